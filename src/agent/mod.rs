@@ -1,0 +1,1 @@
+//! The data movers that run in Pods: snapshot, preflight, restore, install-tools.

@@ -1,0 +1,57 @@
+//! RestoreJob: bring an application back to a Backup, once.
+
+use k8s_openapi::api::core::v1::LocalObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::common::{BACKUPS_GROUP, TypedReference};
+use super::kind::kind;
+
+kind!(
+    /// Bring an application back to a Backup, once.
+    RestoreJob, RestoreJobSpec, RestoreJobStatus, BACKUPS_GROUP, "v1alpha1", "restorejobs", NamespaceResourceScope
+);
+
+/// `spec.options.restoreTimeoutSeconds` where absent or 0.
+pub const DEFAULT_RESTORE_TIMEOUT_SECONDS: i64 = 1800;
+/// Largest `spec.options.restoreTimeoutSeconds`.
+pub const MAX_RESTORE_TIMEOUT_SECONDS: i64 = 86_400;
+
+/// Which Backup, into which application.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestoreJobSpec {
+    /// The Backup, in the same namespace.
+    pub backup_ref: LocalObjectReference,
+    /// The application to restore into; the Backup's own where absent, and no other for etcd.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_application_ref: Option<TypedReference>,
+    /// The driver's own options.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<serde_json::Value>,
+}
+
+/// What became of a RestoreJob.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestoreJobStatus {
+    /// Empty, `Pending`, `Running`, `Succeeded` or `Failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The step reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// When work began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<Time>,
+    /// What went wrong, or what a person should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// `Ready`, and one for each step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Vec<Condition>>,
+}

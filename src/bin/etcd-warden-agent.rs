@@ -1,0 +1,3 @@
+//! The agent that runs in Pods.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Rules that need other objects, as pure functions over a synchronous look-up.

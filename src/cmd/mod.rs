@@ -1,0 +1,1 @@
+//! One file for each role of the program: wire and run.

@@ -1,0 +1,1 @@
+//! The controllers: observe, decide, build, apply, status.

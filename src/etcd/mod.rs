@@ -1,0 +1,1 @@
+//! Talking to an etcd cluster: dial, members, status, snapshot stream, authentication.

@@ -1,0 +1,1 @@
+//! Talking to the API server: server-side apply under one field manager, owners, events.

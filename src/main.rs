@@ -1,0 +1,3 @@
+//! The etcd-warden program: parse, wire, run.
+
+fn main() {}

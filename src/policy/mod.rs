@@ -1,0 +1,1 @@
+//! Policy documents: loaded, compiled and evaluated to findings.

@@ -1,0 +1,1 @@
+//! What CEL says badly: templates, schedules, version steps, names, S3 coordinates, options.

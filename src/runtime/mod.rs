@@ -1,0 +1,1 @@
+//! What every long-running process needs: admin endpoints, leadership, metrics, shutdown, telemetry.

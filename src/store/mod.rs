@@ -1,0 +1,1 @@
+//! Where snapshots are kept: an S3 bucket or a directory.

@@ -1,0 +1,1 @@
+//! The test bed: real parts, brought up and taken down.

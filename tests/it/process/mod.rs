@@ -1,0 +1,1 @@
+//! Tests of our programs as processes, against real etcd and S3 servers.
