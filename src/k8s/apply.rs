@@ -1,0 +1,54 @@
+//! Writes: server-side apply under one field manager, and status under an optimistic lock.
+
+use std::fmt::Debug;
+
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Error, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The one field manager of everything that etcd-warden writes.
+pub const FIELD_MANAGER: &str = "etcd-warden";
+
+/// Applies an object that is ours: fields that another manager set differently are taken over.
+pub async fn apply<K>(api: &Api<K>, object: &K) -> Result<K, Error>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    api.patch(&object.name_any(), &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(object)).await
+}
+
+/// Creates an object; a taken name is an error of its own class.
+pub async fn create<K>(api: &Api<K>, object: &K) -> Result<K, Error>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    api.create(&params, object).await
+}
+
+/// Writes the status of an object as it was read plus its new status. The resourceVersion in it is the lock: a copy
+/// that is no longer the newest, and so the late write of a leader that was deposed, is answered with a conflict.
+pub async fn replace_status<K>(api: &Api<K>, object: &K) -> Result<K, Error>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    api.replace_status(&object.name_any(), &params, object).await
+}
+
+/// Merges a patch into an object, on condition that it is still at this resourceVersion and UID.
+pub async fn merge<K>(api: &Api<K>, object: &K, mut patch: serde_json::Value) -> Result<K, Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    if let Some(root) = patch.as_object_mut() {
+        let meta = root.entry("metadata").or_insert_with(|| serde_json::json!({}));
+        if let Some(meta) = meta.as_object_mut() {
+            meta.insert("resourceVersion".to_owned(), object.resource_version().into());
+            meta.insert("uid".to_owned(), object.uid().into());
+        }
+    }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    api.patch(&object.name_any(), &params, &Patch::Merge(patch)).await
+}
