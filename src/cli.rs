@@ -1,1 +1,21 @@
-//! The command line.
+//! The command line: what can be asked, and the settings of each role. Parsing only; [`crate::cmd`] does the work.
+
+use clap::{Parser, Subcommand};
+
+use crate::cmd;
+
+/// Keeps an etcd fleet on Kubernetes restorable.
+#[derive(Debug, Parser)]
+#[command(name = "etcd-warden", version, about, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run admission, the controllers and the admin endpoints in one process.
+    Serve(Box<cmd::serve::Settings>),
+}

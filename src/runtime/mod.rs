@@ -1,1 +1,9 @@
-//! What every long-running process needs: admin endpoints, leadership, metrics, shutdown, telemetry.
+//! What every long-running process needs: admin endpoints, leadership, metrics, readiness, shutdown, telemetry. No word
+//! of the product.
+
+pub mod admin;
+pub mod leader;
+pub mod metrics;
+pub mod readiness;
+pub mod shutdown;
+pub mod telemetry;
