@@ -1,1 +1,3 @@
 //! Tests that read the tree itself: rooms, generated files, dependencies.
+
+mod architecture;
