@@ -1,0 +1,77 @@
+//! What is watched: one informer for each kind, in one namespace or in all of them.
+
+use futures::future::{BoxFuture, join_all};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource};
+
+use super::informer::Informer;
+use crate::api::etcdcluster::EtcdCluster;
+use crate::api::etcdmember::EtcdMember;
+use crate::api::etcdsnapshot::EtcdSnapshot;
+use crate::api::names::{operator, warden};
+
+/// The informers of one scope. A controller takes the stores that it reads and says what it wants to be told; an
+/// informer that nobody listens to is not run.
+pub struct Watches {
+    /// Clusters.
+    pub clusters: Informer<EtcdCluster>,
+    /// Members.
+    pub members: Informer<EtcdMember>,
+    /// Snapshots.
+    pub snapshots: Informer<EtcdSnapshot>,
+    /// Pods of members.
+    pub member_pods: Informer<Pod>,
+    /// Volume claims of members.
+    pub claims: Informer<PersistentVolumeClaim>,
+    /// Pods of our Jobs.
+    pub job_pods: Informer<Pod>,
+    /// Our Jobs.
+    pub jobs: Informer<Job>,
+}
+
+impl Watches {
+    /// Watches of one namespace, or of all.
+    #[must_use]
+    pub fn new(client: &Client, namespace: Option<&str>) -> Self {
+        let of_cluster = || Config::default().labels(operator::CLUSTER);
+        let of_snapshot = || Config::default().labels(warden::SNAPSHOT);
+        Self {
+            clusters: Informer::new(scoped(client, namespace), Config::default()),
+            members: Informer::new(scoped(client, namespace), Config::default()),
+            snapshots: Informer::new(scoped(client, namespace), Config::default()),
+            member_pods: Informer::new(scoped(client, namespace), of_cluster()),
+            claims: Informer::new(scoped(client, namespace), of_cluster()),
+            job_pods: Informer::new(scoped(client, namespace), of_snapshot()),
+            jobs: Informer::new(scoped(client, namespace), of_snapshot()),
+        }
+    }
+
+    /// Runs every informer that somebody listens to, until dropped.
+    pub async fn run(self) {
+        let all: [BoxFuture<'static, ()>; 7] = [
+            self.clusters.run(),
+            self.members.run(),
+            self.snapshots.run(),
+            self.member_pods.run(),
+            self.claims.run(),
+            self.job_pods.run(),
+            self.jobs.run(),
+        ];
+        join_all(all).await;
+    }
+}
+
+/// The objects of a namespaced kind in one namespace, or in all.
+#[must_use]
+pub fn scoped<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
