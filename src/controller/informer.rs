@@ -195,8 +195,8 @@ mod tests {
         std::iter::from_fn(|| queue.receiver.try_recv().ok()).map(|name| name.name).collect()
     }
 
-    #[test]
-    fn a_watch_that_begins_anew_tells_about_what_vanished() {
+    #[tokio::test]
+    async fn a_watch_that_begins_anew_tells_about_what_vanished() {
         let client = kube::Client::new(
             tower::service_fn(|_: http::Request<kube::client::Body>| async {
                 Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no server"))
