@@ -16,6 +16,10 @@ pub const STRATEGY_GROUP: &str = "strategy.backups.cozystack.io";
 pub const WARDEN_STRATEGY_GROUP: &str = "strategy.etcd-warden.io";
 /// The kind in both groups.
 pub const STRATEGY_KIND: &str = "Etcd";
+/// What an absent `region` means.
+pub const DEFAULT_REGION: &str = "us-east-1";
+/// What an absent `forcePathStyle` means.
+pub const DEFAULT_FORCE_PATH_STYLE: bool = false;
 
 kind!(
     /// The `Etcd` strategy in upstream's group.

@@ -1,1 +1,5 @@
-//! Policy documents: loaded, compiled and evaluated to findings.
+//! Policy documents and what comes of them: findings about one object.
+
+mod finding;
+
+pub use finding::{Action, Basis, Cause, Finding};

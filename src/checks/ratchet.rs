@@ -1,0 +1,73 @@
+//! What an UPDATE may be blamed for: only what it brought in.
+
+use serde_json::Value;
+
+use super::change::Change;
+use crate::policy::{Basis, Finding};
+
+/// Drops the findings that the old object had too, on fields that the change left alone. Facts about other objects are
+/// dropped as soon as their fields are unchanged: what is elsewhere changed by itself.
+pub(super) fn apply(change: &Change<'_>, findings: &mut Vec<Finding>, find: impl FnOnce(&Change<'_>) -> Vec<Finding>) {
+    let (Some(old), Some(new)) = (change.old, change.object) else { return };
+    let mut before = None;
+    let creation = change.creation_of_old();
+    let mut find = Some(find);
+    findings.retain(|finding| {
+        if !finding.fields.iter().all(|field| value(old, field) == value(new, field)) {
+            return true;
+        }
+        match finding.basis {
+            Basis::Change => true,
+            Basis::Others => false,
+            Basis::Object => {
+                let before = before.get_or_insert_with(|| match (find.take(), &creation) {
+                    (Some(find), Some(creation)) => find(creation),
+                    _ => Vec::new(),
+                });
+                !before.iter().any(|had| had.policy == finding.policy && had.fields == finding.fields)
+            }
+        }
+    });
+}
+
+/// The value at a field path: names with dots between them, `[2]` for list items, `["a.b"]` for map keys. A path that
+/// cannot be followed is absent.
+fn value<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut here = object;
+    let mut rest = path;
+    while !rest.is_empty() {
+        if let Some(bracket) = rest.strip_prefix('[') {
+            let (inside, after) = bracket.split_once(']')?;
+            here = match inside.strip_prefix(['"', '\'']) {
+                Some(key) => here.get(key.strip_suffix(['"', '\''])?)?,
+                None => here.get(inside.parse::<usize>().ok()?)?,
+            };
+            rest = after.strip_prefix('.').unwrap_or(after);
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            let (name, after) = rest.split_at(end);
+            here = here.get(name)?;
+            rest = after.strip_prefix('.').unwrap_or(after);
+        }
+    }
+    Some(here).filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_reach_into_lists_and_maps() {
+        let object = json!({"spec": {"strategies": [{"kind": "a"}, {"kind": "b", "gone": null}]},
+            "metadata": {"annotations": {"etcd-warden.io/x": "y"}}});
+        assert_eq!(value(&object, "spec.strategies[1].kind"), Some(&json!("b")));
+        assert_eq!(value(&object, "metadata.annotations[\"etcd-warden.io/x\"]"), Some(&json!("y")));
+        for absent in ["spec.strategies[1].gone", "spec.strategies[7].kind", "spec.none.at.all", "spec[", "spec[x]"] {
+            assert_eq!(value(&object, absent), None, "{absent}");
+        }
+        assert_eq!(value(&object, ""), Some(&object));
+    }
+}
