@@ -1,5 +1,7 @@
 //! The command line: what can be asked, and the settings of each role. Parsing only; [`crate::cmd`] does the work.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 
 use crate::cmd;
@@ -18,4 +20,10 @@ pub struct Cli {
 pub enum Command {
     /// Run admission, the controllers and the admin endpoints in one process.
     Serve(Box<cmd::serve::Settings>),
+    /// Print the CustomResourceDefinitions as YAML.
+    Crds {
+        /// Write one file for each into this directory instead.
+        #[arg(long, value_name = "DIRECTORY")]
+        directory: Option<PathBuf>,
+    },
 }

@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Serve(settings) => cmd::serve::run(*settings).map_err(cmd::Error::from),
+        Command::Crds { directory } => cmd::crds::run(directory.as_deref()).map_err(cmd::Error::from),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+/// What a condition's reason must look like, by `metav1.Condition`.
+pub const REASON_PATTERN: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
+
 /// A condition's type, status, reason and message, before it is merged into a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

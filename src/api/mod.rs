@@ -16,6 +16,8 @@ pub mod common;
 #[cfg(feature = "server")]
 pub mod condition;
 #[cfg(feature = "server")]
+pub mod crd;
+#[cfg(feature = "server")]
 pub mod etcdcluster;
 #[cfg(feature = "server")]
 pub mod etcddefrag;

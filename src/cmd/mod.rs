@@ -1,11 +1,15 @@
 //! One file for each role of the program: wire and run.
 
+pub mod crds;
 pub mod serve;
 
 /// Why a command failed: the boundary type of the program. Each says what a person can do about it in its own words;
 /// this one only adds the exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The CustomResourceDefinitions could not be written.
+    #[error("crds")]
+    Crds(#[from] crds::Error),
     /// The serving process could not start, or ended badly.
     #[error("serve")]
     Serve(#[from] serve::Error),

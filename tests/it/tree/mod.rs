@@ -1,3 +1,4 @@
 //! Tests that read the tree itself: rooms, generated files, dependencies.
 
 mod architecture;
+mod crds;
