@@ -1,1 +1,30 @@
 //! The test bed: real parts, brought up and taken down.
+//!
+//! - [`ControlPlane`]: etcd and kube-apiserver, on request kube-controller-manager, as processes of this host
+//! - [`Etcd`]: an etcd cluster of any version that we support, as processes of this host
+//! - [`S3Server`]: SeaweedFS with S3 over TLS, as a process of this host
+//!
+//! Whatever a handle starts ends with it, and with this process at the latest, however that one ends: every daemon is
+//! held by a [`leash`]. A tier that is not set up fails with the command which sets it up; nothing is skipped.
+#![allow(dead_code, reason = "a bed offers what tests will need; which of them use what changes with every test")]
+#![allow(clippy::print_stderr, reason = "a failed test tells where its logs are")]
+
+pub mod control_plane;
+pub mod etcd;
+pub mod leash;
+pub mod pki;
+pub mod ports;
+pub mod s3;
+pub mod tools;
+pub mod wait;
+
+pub use control_plane::{ControlPlane, Identity};
+pub use etcd::Etcd;
+pub use s3::S3Server;
+pub use wait::wait_for;
+
+/// Chooses ring for everything in this process that speaks TLS and was not told what to use.
+pub fn use_ring() {
+    // The second call is refused, which is what makes calling it from everywhere right.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

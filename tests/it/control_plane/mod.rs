@@ -1,1 +1,3 @@
 //! Tests against a real etcd and kube-apiserver.
+
+mod bed;

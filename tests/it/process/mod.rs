@@ -1,1 +1,4 @@
 //! Tests of our programs as processes, against real etcd and S3 servers.
+
+mod bed_etcd;
+mod bed_s3;

@@ -1,0 +1,3 @@
+module etcd-warden.io/bed/leash
+
+go 1.26.0
