@@ -4,6 +4,7 @@
 //! The rooms, from the ground up; a room uses only those before it, and the architecture test holds it to that:
 //! - [`api`]: wire types and the values they are made of
 //! - [`policy`], [`rules`], [`checks`]: what is refused and why, as pure functions
+//! - [`net`]: names, connections and TLS, for the two that follow
 //! - [`etcd`], [`store`]: talking to an etcd cluster, and to where snapshots are kept
 //! - [`k8s`]: talking to the API server
 //! - [`admission`], [`controller`], [`agent`]: the three programs; they do not know each other
@@ -13,6 +14,7 @@
 pub mod agent;
 pub mod api;
 pub mod etcd;
+pub mod net;
 pub mod store;
 
 #[cfg(feature = "server")]

@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod s3uri;
+pub mod secret;
 pub mod version;
 
 #[cfg(feature = "server")]
