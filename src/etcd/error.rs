@@ -68,7 +68,7 @@ impl Error {
     /// Sorts a gRPC status: a broken connection is one, whatever code tonic gave it.
     pub(super) fn from_status(endpoint: &str, method: &'static str, status: &tonic::Status) -> Self {
         let cause = std::error::Error::source(status);
-        if let Some(fault) = cause.and_then(|source| fault_of(source)) {
+        if let Some(fault) = cause.and_then(fault_of) {
             let text = cause.map_or_else(String::new, chain);
             return Self::Unreachable { endpoint: endpoint.to_owned(), fault, source: text.into() };
         }

@@ -12,3 +12,5 @@ pub mod wire;
 pub use client::{Client, Credentials, Options, dial};
 pub use error::Error;
 pub use snapshot::SnapshotStream;
+
+pub use crate::net::{ClientIdentity, Roots, TlsMaterial};

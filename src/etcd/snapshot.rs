@@ -11,7 +11,7 @@ use super::wire::{SnapshotRequest, SnapshotResponse};
 const METHOD: &str = "/etcdserverpb.Maintenance/Snapshot";
 
 /// How long the member may send nothing before the stream counts as broken.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// A member's database, in pieces of at most a few dozen KiB.
 #[derive(Debug)]

@@ -3,13 +3,14 @@
 use super::source::Source;
 
 /// A room and the rooms that it may use. What is not listed here may use everything: programs and their wiring.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("api", &[]),
     ("policy", &["api"]),
     ("rules", &["api"]),
     ("checks", &["policy", "rules", "api"]),
-    ("etcd", &["api"]),
-    ("store", &["api"]),
+    ("net", &["api"]),
+    ("etcd", &["net", "api"]),
+    ("store", &["net", "api"]),
     ("k8s", &["api"]),
     ("runtime", &[]),
     ("admission", &["checks", "policy", "rules", "k8s", "runtime", "api"]),
