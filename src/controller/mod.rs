@@ -3,9 +3,11 @@
 //! [`frame`] runs one, [`informer`] watches for all of them, [`metrics`] counts. A controller is started by a function
 //! `start(&mut Watches, &Context, stop)` that says what it listens to and gives back the future that is its work.
 
+pub mod agent_pod;
 pub mod frame;
 pub mod informer;
 pub mod metrics;
+pub mod shape;
 pub mod watches;
 
 use std::collections::BTreeSet;
