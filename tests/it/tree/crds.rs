@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use etcd_warden::api::crd;
 
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/etcd-warden/crds")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/etcd-warden/files/crds")
 }
 
 #[test]
@@ -20,11 +20,11 @@ fn the_chart_carries_what_the_code_says() {
         .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap()))
         .collect();
     let names = |files: &BTreeMap<String, String>| files.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&generated), names(&carried), "charts/etcd-warden/crds: run `make generate`");
+    assert_eq!(names(&generated), names(&carried), "charts/etcd-warden/files/crds: run `make generate`");
     for (name, text) in &generated {
         assert!(
             *text == carried[name],
-            "charts/etcd-warden/crds/{name} is not what the code says: run `make generate`"
+            "charts/etcd-warden/files/crds/{name} is not what the code says: run `make generate`"
         );
     }
 }
