@@ -1,1 +1,3 @@
 //! What CEL says badly: templates, schedules, version steps, names, S3 coordinates, options.
+
+pub mod template;
