@@ -1,12 +1,16 @@
 //! `etcd-warden serve`: admission, controllers and admin endpoints in one process.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::controller::metrics::ControllerMetrics;
+use crate::controller::{self, Controller};
+use crate::k8s::events::Events;
 use crate::runtime::{admin, leader, metrics::Metrics, readiness::Readiness, shutdown, telemetry};
 
 /// Name of the Lease that the controllers' leader holds.
@@ -30,6 +34,56 @@ pub struct Settings {
     /// What this process calls itself; unique among replicas.
     #[arg(long, env = "POD_NAME", default_value_t = identity())]
     pub identity: String,
+    /// Controllers that run, by kind; all of them where absent. Clusters that another operator runs can still be backed
+    /// up and restored by the rest.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub controllers: Vec<Controller>,
+    /// Namespaces that the controllers look at; all of them where absent.
+    #[arg(long, value_delimiter = ',', env = "WATCH_NAMESPACE")]
+    pub watch_namespace: Vec<String>,
+    /// Image of the agents that run in Pods: the one that this program came in.
+    #[arg(long, env = "OPERATOR_IMAGE")]
+    pub agent_image: Option<String>,
+    /// Repository of the etcd images; the tag is v and the version.
+    #[arg(long, default_value = "quay.io/coreos/etcd", env = "ETCD_IMAGE_REPOSITORY")]
+    pub etcd_image_repository: String,
+    /// DNS domain of the cluster; where absent it is read from /etc/resolv.conf, and cluster.local if that does not say.
+    #[arg(long)]
+    pub cluster_domain: Option<String>,
+}
+
+impl Settings {
+    fn controllers(&self) -> controller::Settings {
+        let trimmed = |names: &[String]| -> Vec<String> {
+            names.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        };
+        let chosen: BTreeSet<Controller> = match self.controllers.as_slice() {
+            [] => Controller::value_variants().iter().copied().collect(),
+            named => named.iter().copied().collect(),
+        };
+        controller::Settings {
+            controllers: chosen,
+            namespaces: trimmed(&self.watch_namespace),
+            agent_image: self.agent_image.clone().filter(|image| !image.is_empty()),
+            etcd_image_repository: self.etcd_image_repository.clone(),
+            cluster_domain: self.cluster_domain.clone().unwrap_or_else(|| {
+                let resolver = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+                cluster_domain(&resolver).unwrap_or("cluster.local").to_owned()
+            }),
+        }
+    }
+}
+
+/// The cluster's domain as a Pod's resolver settings tell it: the search entry `svc.<domain>`.
+fn cluster_domain(resolver: &str) -> Option<&str> {
+    resolver
+        .lines()
+        .map(|line| line.split(['#', ';']).next().unwrap_or_default())
+        .filter_map(|line| line.trim().strip_prefix("search"))
+        .flat_map(str::split_whitespace)
+        .find_map(|entry| entry.strip_prefix("svc."))
+        .map(|domain| domain.trim_end_matches('.'))
+        .filter(|domain| !domain.is_empty())
 }
 
 /// Why serving could not start, or ended badly.
@@ -82,20 +136,38 @@ async fn serve(settings: Settings) -> Result<(), Error> {
     let listener = admin::listen(settings.admin_address).await.map_err(Error::Listen)?;
     info!(address = %settings.admin_address, "admin endpoints");
     let admin = admin::serve(listener, admin::router(readiness.clone(), metrics.clone()), stop.clone());
-    let controllers = lead(client, settings, stop.clone());
+    let context = controller::Context {
+        client: client.clone(),
+        settings: settings.controllers(),
+        metrics: ControllerMetrics::new(&metrics).map_err(Error::Metrics)?,
+        events: Events::new(client, "etcd-warden", Some(settings.identity.clone())),
+    };
+    let controllers = lead(context, settings, stop.clone());
     let (admin, ()) = tokio::join!(admin, controllers);
     admin.map_err(Error::Admin)
 }
 
 /// Runs the controllers whenever this process leads; a lost leadership ends them and waits for the next one.
-async fn lead(client: Client, settings: Settings, stop: CancellationToken) {
+async fn lead(context: controller::Context, settings: Settings, stop: CancellationToken) {
     let lease = leader::Settings::new(&settings.namespace, LEASE, &settings.identity);
-    while let Some(leadership) = leader::acquire(client.clone(), lease.clone(), stop.clone()).await {
-        let lost = leadership.lost();
-        lost.cancelled().await;
+    while let Some(leadership) = leader::acquire(context.client.clone(), lease.clone(), stop.clone()).await {
+        controller::run_all(&context, leadership.lost()).await;
         leadership.ended().await;
         if stop.is_cancelled() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cluster_domain;
+
+    #[test]
+    fn the_cluster_domain_comes_from_the_search_list() {
+        let resolver = "nameserver 10.96.0.10 # svc.wrong\nsearch ns.svc.corp.example svc.corp.example corp.example\n";
+        assert_eq!(cluster_domain(resolver), Some("corp.example"));
+        assert_eq!(cluster_domain("options ndots:5 svc.no\nsearch example.org\n"), None);
+        assert_eq!(cluster_domain(""), None);
     }
 }

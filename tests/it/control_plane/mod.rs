@@ -1,3 +1,4 @@
 //! Tests against a real etcd and kube-apiserver.
 
 mod bed;
+mod leader;
