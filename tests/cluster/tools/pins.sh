@@ -12,6 +12,7 @@ NODE_PACKAGES=(containerd runc containernetworking-plugins iptables nftables con
 # program NAME -> "module package [group...]"; the name of an etcd program carries its minor version.
 declare -A PROGRAMS=(
   [leash]="leash . control-plane process"
+  [stand-in-runtime]="stand-in-runtime . control-plane process"
   [kube-apiserver]="k8s k8s.io/kubernetes/cmd/kube-apiserver control-plane"
   [kube-controller-manager]="k8s k8s.io/kubernetes/cmd/kube-controller-manager control-plane"
   [kubectl]="k8s k8s.io/kubernetes/cmd/kubectl control-plane"
