@@ -34,6 +34,10 @@ pub mod warden {
     pub const RESTORE_FINALIZER: &str = "etcd-warden.io/restore";
     /// Annotation on a re-created EtcdCluster: UID of the RestoreJob that made it.
     pub const RESTORED_BY: &str = "etcd-warden.io/restored-by";
+    /// Label on what was made for a BackupJob: the job's UID. A job of the same name has another.
+    pub const BACKUP_JOB_UID: &str = "etcd-warden.io/backup-job-uid";
+    /// Annotation on the EtcdSnapshot of a BackupJob: what the Backup will say of it, as read when it was made.
+    pub const BACKUP_RECORD: &str = "etcd-warden.io/backup-record";
     /// Label on Pods of snapshot Jobs: the EtcdSnapshot. Deliberately not a label that a Service selects.
     pub const SNAPSHOT: &str = "etcd-warden.io/snapshot";
 }

@@ -8,10 +8,15 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
 
 use super::informer::Informer;
+use crate::api::backupclass::BackupClass;
+use crate::api::backupjob::BackupJob;
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::EtcdMember;
 use crate::api::etcdsnapshot::EtcdSnapshot;
 use crate::api::names::{operator, warden};
+use crate::api::plan::Plan;
+use crate::api::restorejob::RestoreJob;
+use crate::api::strategy;
 
 /// The informers of one scope. A controller takes the stores that it reads and says what it wants to be told; an
 /// informer that nobody listens to is not run.
@@ -30,6 +35,18 @@ pub struct Watches {
     pub job_pods: Informer<Pod>,
     /// Our Jobs.
     pub jobs: Informer<Job>,
+    /// Backup classes.
+    pub classes: Informer<BackupClass>,
+    /// Strategies in upstream's group.
+    pub strategies: Informer<strategy::Etcd>,
+    /// Strategies in our own group.
+    pub warden_strategies: Informer<strategy::warden::Etcd>,
+    /// Backup jobs.
+    pub backup_jobs: Informer<BackupJob>,
+    /// Restore jobs.
+    pub restore_jobs: Informer<RestoreJob>,
+    /// Plans.
+    pub plans: Informer<Plan>,
 }
 
 impl Watches {
@@ -46,12 +63,18 @@ impl Watches {
             claims: Informer::new(scoped(client, namespace), of_cluster()),
             job_pods: Informer::new(scoped(client, namespace), of_snapshot()),
             jobs: Informer::new(scoped(client, namespace), of_snapshot()),
+            classes: Informer::new(Api::all(client.clone()), Config::default()),
+            strategies: Informer::new(Api::all(client.clone()), Config::default()),
+            warden_strategies: Informer::new(Api::all(client.clone()), Config::default()),
+            backup_jobs: Informer::new(scoped(client, namespace), Config::default()),
+            restore_jobs: Informer::new(scoped(client, namespace), Config::default()),
+            plans: Informer::new(scoped(client, namespace), Config::default()),
         }
     }
 
     /// Runs every informer that somebody listens to, until dropped.
     pub async fn run(self) {
-        let all: [BoxFuture<'static, ()>; 7] = [
+        let all: [BoxFuture<'static, ()>; 13] = [
             self.clusters.run(),
             self.members.run(),
             self.snapshots.run(),
@@ -59,6 +82,12 @@ impl Watches {
             self.claims.run(),
             self.job_pods.run(),
             self.jobs.run(),
+            self.classes.run(),
+            self.strategies.run(),
+            self.warden_strategies.run(),
+            self.backup_jobs.run(),
+            self.restore_jobs.run(),
+            self.plans.run(),
         ];
         join_all(all).await;
     }
