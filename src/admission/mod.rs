@@ -1,4 +1,16 @@
 //! The admission server: what the API server asks before it stores an object, and what it is answered.
+//!
+//! It shares nothing with the controllers but the process: own listener, own tasks, own caches.
 
+pub mod cache;
 pub mod defaults;
+mod metrics;
+pub mod registration;
 pub mod review;
+mod router;
+pub mod server;
+pub mod tls;
+mod writers;
+
+pub use server::{Error, Parts, Settings, serve};
+pub use writers::Writers;
