@@ -1,5 +1,6 @@
 //! One file for each role of the program: wire and run.
 
+pub mod admission;
 pub mod crds;
 pub mod serve;
 

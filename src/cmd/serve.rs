@@ -8,6 +8,8 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::admission;
+use crate::admission::{Error as AdmissionError, Parts};
 use crate::controller::metrics::ControllerMetrics;
 use crate::controller::{self, Controller};
 use crate::k8s::events::Events;
@@ -34,6 +36,9 @@ pub struct Settings {
     /// What this process calls itself; unique among replicas.
     #[arg(long, env = "POD_NAME", default_value_t = identity())]
     pub identity: String,
+    /// Settings of the admission server.
+    #[command(flatten)]
+    pub admission: admission::Flags,
     /// Controllers that run, by kind; all of them where absent. Clusters that another operator runs can still be backed
     /// up and restored by the rest.
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -112,6 +117,9 @@ pub enum Error {
     /// The admin endpoints ended.
     #[error("the admin endpoints ended")]
     Admin(#[source] std::io::Error),
+    /// The admission server could not start, or ended badly.
+    #[error("admission")]
+    Admission(#[source] AdmissionError),
 }
 
 /// The host's name and the process id: unique enough among processes that no Pod name tells apart.
@@ -135,15 +143,30 @@ async fn serve(settings: Settings) -> Result<(), Error> {
 
     let listener = admin::listen(settings.admin_address).await.map_err(Error::Listen)?;
     info!(address = %settings.admin_address, "admin endpoints");
-    let admin = admin::serve(listener, admin::router(readiness.clone(), metrics.clone()), stop.clone());
+    // The admin endpoints outlive the signal: they tell that we are no longer ready while admission falls quiet.
+    let ended = CancellationToken::new();
+    let admin = admin::serve(listener, admin::router(readiness.clone(), metrics.clone()), ended.clone());
+    let (flags, namespace) = (settings.admission.clone(), settings.namespace.clone());
     let context = controller::Context {
         client: client.clone(),
         settings: settings.controllers(),
         metrics: ControllerMetrics::new(&metrics).map_err(Error::Metrics)?,
-        events: Events::new(client, "etcd-warden", Some(settings.identity.clone())),
+        events: Events::new(client.clone(), "etcd-warden", Some(settings.identity.clone())),
     };
+    let parts = Parts { client, readiness, metrics };
     let controllers = lead(context, settings, stop.clone());
-    let (admin, ()) = tokio::join!(admin, controllers);
+    let work = async {
+        let admission = async {
+            let result = admission::run(&flags, &namespace, parts, stop.clone()).await;
+            stop.cancel();
+            result
+        };
+        let (admission, ()) = tokio::join!(admission, controllers);
+        ended.cancel();
+        admission
+    };
+    let (admin, admission) = tokio::join!(admin, work);
+    admission.map_err(Error::Admission)?;
     admin.map_err(Error::Admin)
 }
 
