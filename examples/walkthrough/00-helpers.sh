@@ -20,12 +20,15 @@ set -euo pipefail
 # The group of the strategy: strategy.etcd-warden.io where upstream's backup controllers run too.
 : "${STRATEGY_GROUP:=strategy.backups.cozystack.io}"
 
-CREDENTIALS_NAME=${ETCD_NAME}-etcd-backup-creds
-SENTINEL_KEY=/etcd-warden/walkthrough
-SENTINEL_VALUE=written-before-the-backup
-CHANGED_VALUE=written-after-the-backup
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-BUCKET_INFO=$HERE/.bucket-info.env
+# shellcheck disable=SC2034 # used by the steps
+{
+  CREDENTIALS_NAME=${ETCD_NAME}-etcd-backup-creds
+  SENTINEL_KEY=/etcd-warden/walkthrough
+  SENTINEL_VALUE=written-before-the-backup
+  CHANGED_VALUE=written-after-the-backup
+  BUCKET_INFO=$HERE/.bucket-info.env
+}
 
 # Colour for people only: pipes and logs get plain text.
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then

@@ -81,8 +81,9 @@ trap 'rm -rf "$files"' EXIT
     [[ -z ${!name:-} ]] || printf '%s=%q\n' "$name" "${!name}"
   done >"$BUCKET_INFO"
 )
+# Server-side, since the other apply would keep a second copy of the values in an annotation.
 kubectl -n "$NAMESPACE" create secret generic "$CREDENTIALS_NAME" --from-file="$files" --dry-run=client -o yaml |
-  kubectl apply -f -
+  kubectl apply --server-side --force-conflicts -f -
 
 kubectl apply -f - <<YAML
 apiVersion: backups.cozystack.io/v1alpha1
