@@ -1,4 +1,5 @@
 //! Tests that read the tree itself: rooms, generated files, dependencies.
 
 mod architecture;
+mod chart;
 mod crds;

@@ -1,0 +1,294 @@
+//! The chart, as the real Helm renders it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use etcd_warden::api::crd;
+use etcd_warden::controller::Controller;
+use serde_json::Value;
+
+use crate::bed::tools::{tool, tree};
+
+fn chart() -> PathBuf {
+    tree().join("charts/etcd-warden")
+}
+
+fn helm(arguments: &[&str]) -> Output {
+    Command::new(tool("helm")).args(arguments).output().expect("run helm")
+}
+
+fn template(values: &[&str]) -> Output {
+    let chart = chart();
+    let mut arguments = vec![
+        "template",
+        "etcd-warden",
+        chart.to_str().unwrap(),
+        "--namespace=etcd-warden-system",
+        "--kube-version=1.34.0",
+    ];
+    for value in values {
+        arguments.extend(["--set", value]);
+    }
+    helm(&arguments)
+}
+
+/// Every object that the chart renders with these values.
+fn render(values: &[&str]) -> Vec<Value> {
+    let output = template(values);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).expect("YAML objects")
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+fn the<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    let found = of_kind(objects, kind);
+    assert_eq!(found.len(), 1, "one {kind}");
+    found[0]
+}
+
+#[test]
+fn helm_finds_nothing_to_complain_about() {
+    let output = helm(&["lint", "--strict", chart().to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
+}
+
+#[test]
+fn the_manifests_for_clusters_without_helm_are_those_of_the_chart() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let script = tree().join("tests/cluster/install/render");
+    let output = Command::new(&script).arg(file.path()).output().expect("run the script");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let carried = tree().join("tests/cluster/install/etcd-warden.yaml");
+    assert!(
+        fs::read(file.path()).unwrap() == fs::read(&carried).unwrap(),
+        "{} is not what the chart says: run `make generate`",
+        carried.display()
+    );
+}
+
+#[test]
+fn definitions_are_those_of_the_code_and_stay_when_the_chart_goes() {
+    let rendered = render(&[]);
+    let definitions = of_kind(&rendered, "CustomResourceDefinition");
+    let expected = crd::all();
+    assert_eq!(definitions.len(), expected.len());
+    for definition in expected {
+        let mut wanted = serde_json::to_value(&definition).unwrap();
+        wanted["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+        let name = &wanted["metadata"]["name"];
+        let found = definitions.iter().find(|found| found["metadata"]["name"] == *name).expect("rendered");
+        // Helm reads every number as a float, so numbers are compared as their text would be.
+        assert_eq!(plain(found), plain(&wanted), "{name}");
+    }
+    assert!(of_kind(&render(&["crds.enabled=false"]), "CustomResourceDefinition").is_empty());
+    let dropped = render(&["crds.keep=false"]);
+    assert!(
+        of_kind(&dropped, "CustomResourceDefinition")
+            .iter()
+            .all(|found| found["metadata"]["annotations"].get("helm.sh/resource-policy").is_none())
+    );
+}
+
+/// The value with every number as a float.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => serde_json::json!(number.as_f64()),
+        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, field)| (key.clone(), plain(field))).collect(),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn admission_never_has_fewer_replicas_than_before() {
+    let rendered = render(&[]);
+    let spec = &the(&rendered, "Deployment")["spec"];
+    assert_eq!(spec["replicas"], 2);
+    assert_eq!(spec["strategy"]["rollingUpdate"], serde_json::json!({"maxSurge": 1, "maxUnavailable": 0}));
+    let budget = &the(&rendered, "PodDisruptionBudget")["spec"];
+    assert_eq!(budget["minAvailable"], 1);
+    assert_eq!(budget["selector"]["matchLabels"], spec["selector"]["matchLabels"]);
+    // A budget over a single Pod would keep its node from ever being drained.
+    assert!(of_kind(&render(&["replicaCount=1"]), "PodDisruptionBudget").is_empty());
+}
+
+#[test]
+fn the_pod_has_nothing_that_it_does_not_need() {
+    let rendered = render(&[]);
+    let pod = &the(&rendered, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    for container in pod["containers"].as_array().unwrap() {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["capabilities"], serde_json::json!({"drop": ["ALL"]}));
+    }
+}
+
+#[test]
+fn no_rule_asks_for_everything() {
+    for role in render(&[]).iter().filter(|object| object["rules"].is_array()) {
+        let name = &role["metadata"]["name"];
+        for rule in role["rules"].as_array().unwrap() {
+            for list in ["apiGroups", "resources", "verbs"] {
+                assert!(!rule[list].as_array().unwrap().contains(&"*".into()), "{name}: {rule}");
+            }
+        }
+        assert!(!role.to_string().contains("escalate") && !role.to_string().contains("impersonate"), "{name}");
+    }
+}
+
+#[test]
+fn watched_namespaces_are_all_that_the_account_may_touch() {
+    let everywhere = render(&[]);
+    assert!(
+        of_kind(&everywhere, "ClusterRoleBinding").iter().any(|b| b["roleRef"]["name"] == "etcd-warden-namespaced")
+    );
+    let some = render(&["manager.watchNamespaces={a,b}"]);
+    assert!(of_kind(&some, "ClusterRoleBinding").iter().all(|b| b["roleRef"]["name"] == "etcd-warden"));
+    let bound: BTreeSet<&str> = of_kind(&some, "RoleBinding")
+        .iter()
+        .filter(|binding| binding["roleRef"]["name"] == "etcd-warden-namespaced")
+        .map(|binding| binding["metadata"]["namespace"].as_str().unwrap())
+        .collect();
+    assert_eq!(bound, BTreeSet::from(["a", "b"]));
+}
+
+#[test]
+fn nothing_that_changes_at_run_time_is_in_the_templates() {
+    // The certificate authority in the webhook configurations is the running server's to write: an upgrade that knew
+    // an older one would take admission down.
+    for object in render(&["metrics.serviceMonitor.enabled=true"]) {
+        assert!(!object.to_string().contains("caBundle"), "{object}");
+        assert!(!object["kind"].as_str().unwrap().ends_with("WebhookConfiguration"), "{object}");
+    }
+}
+
+#[test]
+fn trusted_writers_pass_the_guard() {
+    let guard =
+        |values: &[&str]| the(&render(values), "ValidatingAdmissionPolicy")["spec"]["matchConditions"][0].clone();
+    assert_eq!(
+        guard(&[])["expression"],
+        "!(request.userInfo.username in ['system:serviceaccount:etcd-warden-system:etcd-warden'])"
+    );
+    assert_eq!(
+        guard(&["trustedWriters={system:serviceaccount:a:b}"])["expression"],
+        "!(request.userInfo.username in ['system:serviceaccount:etcd-warden-system:etcd-warden','system:serviceaccount:a:b'])"
+    );
+    assert!(of_kind(&render(&["guard.enabled=false"]), "ValidatingAdmissionPolicy").is_empty());
+}
+
+#[test]
+fn values_that_cannot_be_meant_are_refused_by_name() {
+    let cases = [
+        ("replicaCount=-1", "/replicaCount"),
+        ("replicaCount=two", "/replicaCount"),
+        ("replicas=3", "'replicas' not allowed"),
+        ("image.tag=a:b", "/image/tag"),
+        ("image.pullPolicy=Sometimes", "/image/pullPolicy"),
+        ("image.repository=", "/image/repository"),
+        ("etcdImage.repository=quay.io/coreos/etcd:v3.6.11", "/etcdImage/repository"),
+        ("manager.controllers={etcdclusters}", "/manager/controllers/0"),
+        ("manager.watchNamespaces={A}", "/manager/watchNamespaces/0"),
+        ("manager.log.format=xml", "/manager/log/format"),
+        ("trustedWriters={a'b}", "/trustedWriters/0"),
+        ("crds.enabled=maybe", "/crds/enabled"),
+        ("fullnameOverride=Etcd_Warden", "/fullnameOverride"),
+        ("metrics.serviceMonitor.interval=often", "/metrics/serviceMonitor/interval"),
+    ];
+    for (value, expected) in cases {
+        let output = template(&[value]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{value} was accepted");
+        assert!(said.contains(expected), "{value}: {said}");
+    }
+}
+
+#[test]
+fn every_value_has_a_default_and_a_schema() {
+    let values: Value = serde_saphyr::from_str(&fs::read_to_string(chart().join("values.yaml")).unwrap()).unwrap();
+    let schema: Value = serde_json::from_slice(&fs::read(chart().join("values.schema.json")).unwrap()).unwrap();
+    let mut in_values = BTreeSet::new();
+    paths_of_values("", &values, &mut in_values);
+    let mut in_schema = BTreeSet::new();
+    paths_of_schema("", &schema, &schema["$defs"], &mut in_schema);
+    // Helm's own, for charts that are part of others.
+    in_schema.remove("/global");
+    for path in &in_values {
+        assert!(
+            in_schema.iter().any(|known| path == known || path.starts_with(&format!("{known}/"))),
+            "{path} is free"
+        );
+    }
+    for path in &in_schema {
+        assert!(
+            in_values.iter().any(|known| known == path || known.starts_with(&format!("{path}/"))),
+            "{path} is bare"
+        );
+    }
+}
+
+fn paths_of_values(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (key, field) in fields {
+                paths_of_values(&format!("{path}/{key}"), field, found);
+            }
+        }
+        _ => drop(found.insert(path.to_owned())),
+    }
+}
+
+fn paths_of_schema(path: &str, schema: &Value, definitions: &Value, found: &mut BTreeSet<String>) {
+    let schema = match schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
+        Some(name) => &definitions[name],
+        None => schema,
+    };
+    match schema["properties"].as_object() {
+        Some(fields) => {
+            for (key, field) in fields {
+                paths_of_schema(&format!("{path}/{key}"), field, definitions, found);
+            }
+        }
+        None => drop(found.insert(path.to_owned())),
+    }
+}
+
+#[test]
+fn every_controller_can_be_named() {
+    let schema: Value = serde_json::from_slice(&fs::read(chart().join("values.schema.json")).unwrap()).unwrap();
+    let named: BTreeSet<String> =
+        serde_json::from_value(schema["properties"]["manager"]["properties"]["controllers"]["items"]["enum"].clone())
+            .unwrap();
+    for controller in <Controller as clap::ValueEnum>::value_variants() {
+        let name = clap::ValueEnum::to_possible_value(controller).unwrap().get_name().to_owned();
+        assert!(named.contains(&name), "values.schema.json does not know the controller {name}");
+    }
+}
+
+#[test]
+fn names_stay_legal_whatever_the_release_is_called() {
+    let long = "a-release-with-a-name-of-exactly-53-characters-xxxxxx";
+    assert_eq!(long.len(), 53, "Helm's own limit");
+    let chart = chart();
+    let output =
+        helm(&["template", long, chart.to_str().unwrap(), "--kube-version=1.34.0", "--set=crds.enabled=false"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    let names: BTreeMap<&str, &str> = objects
+        .iter()
+        .map(|object| (object["metadata"]["name"].as_str().unwrap(), object["kind"].as_str().unwrap()))
+        .collect();
+    for (name, kind) in names {
+        assert!(name.len() <= 63 && !name.ends_with('-'), "{kind} {name}");
+    }
+}
