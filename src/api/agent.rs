@@ -81,6 +81,13 @@ pub mod env {
     pub const REVISION_BUMP: &str = "REVISION_BUMP";
     /// Directory for staging when the data volume lacks room.
     pub const SCRATCH_DIR: &str = "SCRATCH_DIR";
+    /// `linearizable` (where empty) or `serializable`: what a snapshot may be taken from when no quorum answers.
+    pub const SNAPSHOT_CONSISTENCY: &str = "SNAPSHOT_CONSISTENCY";
+    /// Seconds after which the task gives up by itself; absent leaves that to the Job.
+    pub const DEADLINE_SECONDS: &str = "DEADLINE_SECONDS";
+    /// Suffix by which any of the credentials ([`AWS_ACCESS_KEY_ID`], [`AWS_SECRET_ACCESS_KEY`],
+    /// [`AWS_SESSION_TOKEN`], [`ETCD_USERNAME`], [`ETCD_PASSWORD`]) is read from a mounted file instead.
+    pub const FILE_SUFFIX: &str = "_FILE";
 }
 
 /// Exit codes of the agent.
@@ -124,6 +131,8 @@ pub enum Reason {
     EtcdTlsFailed,
     /// etcd refused the credentials.
     EtcdAuthFailed,
+    /// No quorum confirmed the source's state, and a serializable snapshot was not asked for.
+    EtcdNoQuorum,
     /// No endpoint may be snapshot: only learners, or members with a CORRUPT alarm.
     NoSnapshotSource,
     /// The snapshot stream broke before its end.
@@ -142,6 +151,8 @@ pub enum Reason {
     StorePermissionDenied,
     /// The store's clock and ours differ too much for signed requests.
     StoreClockSkewed,
+    /// The store refused the request in a way that none of the others covers.
+    StoreRefused,
     /// The bucket does not exist.
     BucketNotFound,
     /// The object does not exist.
@@ -185,6 +196,7 @@ impl Reason {
             Self::EtcdUnreachable => "EtcdUnreachable",
             Self::EtcdTlsFailed => "EtcdTlsFailed",
             Self::EtcdAuthFailed => "EtcdAuthFailed",
+            Self::EtcdNoQuorum => "EtcdNoQuorum",
             Self::NoSnapshotSource => "NoSnapshotSource",
             Self::SnapshotStreamBroken => "SnapshotStreamBroken",
             Self::TrailerMissing => "TrailerMissing",
@@ -194,6 +206,7 @@ impl Reason {
             Self::StoreAuthFailed => "StoreAuthFailed",
             Self::StorePermissionDenied => "StorePermissionDenied",
             Self::StoreClockSkewed => "StoreClockSkewed",
+            Self::StoreRefused => "StoreRefused",
             Self::BucketNotFound => "BucketNotFound",
             Self::ObjectNotFound => "ObjectNotFound",
             Self::ObjectOwnedByAnother => "ObjectOwnedByAnother",
@@ -209,6 +222,47 @@ impl Reason {
             Self::RehearsalFailed => "RehearsalFailed",
             Self::Interrupted => "Interrupted",
             Self::Internal => "Internal",
+        }
+    }
+}
+
+impl Reason {
+    /// Whether another try may succeed with nothing changed. A task may know better and say so in its report.
+    #[must_use]
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Self::EtcdUnreachable
+            | Self::EtcdNoQuorum
+            | Self::NoSnapshotSource
+            | Self::SnapshotStreamBroken
+            | Self::StoreUnreachable
+            | Self::StoreClockSkewed
+            | Self::StoredObjectMismatch
+            | Self::Interrupted => true,
+            Self::Completed
+            | Self::AlreadyInitialised
+            | Self::InvalidConfiguration
+            | Self::EtcdTlsFailed
+            | Self::EtcdAuthFailed
+            | Self::TrailerMissing
+            | Self::TrailerMismatch
+            | Self::StoreTlsFailed
+            | Self::StoreAuthFailed
+            | Self::StorePermissionDenied
+            | Self::StoreRefused
+            | Self::BucketNotFound
+            | Self::ObjectNotFound
+            | Self::ObjectOwnedByAnother
+            | Self::SizeMismatch
+            | Self::ChecksumMismatch
+            | Self::NotASnapshot
+            | Self::EtcdutlNotFound
+            | Self::EtcdutlFailed
+            | Self::OriginNewerThanTarget
+            | Self::InsufficientSpace
+            | Self::FilesystemFailed
+            | Self::RehearsalFailed
+            | Self::Internal => false,
         }
     }
 }
