@@ -2,6 +2,7 @@
 //! quantities, durations, S3 URIs, names) that both sides parse the same way.
 
 pub mod agent;
+pub mod duration;
 pub mod s3endpoint;
 pub mod s3uri;
 pub mod secret;

@@ -178,7 +178,8 @@ fn uid_digits(uid: &str) -> String {
 
 /// The first eight hex digits of a text's SHA-256.
 fn hash_digits(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    let head = Sha256::digest(text.as_bytes()).iter().take(4).fold(0_u32, |head, byte| head << 8 | u32::from(*byte));
+    format!("{head:08x}")
 }
 
 #[cfg(test)]
