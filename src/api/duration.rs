@@ -129,3 +129,50 @@ impl<'a> Part<'a> {
 fn digits_of(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for line in include_str!("../../tests/golden/duration.tsv").lines() {
+            let (text, expected) = line.split_once('\t').unwrap();
+            let text: String = serde_json::from_str(text).unwrap();
+            let read = text.parse::<GoDuration>().map(|duration| duration.nanoseconds().to_string());
+            match expected {
+                "error" => assert!(read.is_err(), "{text:?} was read as {read:?}"),
+                _ => assert_eq!(read.as_deref(), Ok(expected), "{text:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        assert!(matches!("1d".parse::<GoDuration>(), Err(InvalidDuration::Form(_))));
+        assert!(matches!("2562048h".parse::<GoDuration>(), Err(InvalidDuration::Range(_))));
+    }
+
+    #[test]
+    fn a_duration_into_the_past_is_no_span() {
+        assert_eq!("-1s".parse::<GoDuration>().unwrap().to_std(), None);
+        assert_eq!("1.5s".parse::<GoDuration>().unwrap().to_std(), Some(Duration::from_millis(1500)));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up(hours in 0..1000_i64, minutes in 0..600_i64, seconds in 0..600_i64, nanos in 0..1_000_000_000_i64) {
+            let text = format!("{hours}h{minutes}m{seconds}s{nanos}ns");
+            let total = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + nanos;
+            prop_assert_eq!(text.parse::<GoDuration>().unwrap().nanoseconds(), total);
+            prop_assert_eq!(format!("-{text}").parse::<GoDuration>().unwrap().nanoseconds(), -total);
+        }
+
+        #[test]
+        fn any_text_is_survived(text in "[-+0-9.hmsnuµ ]{0,30}") {
+            let _ = text.parse::<GoDuration>();
+        }
+    }
+}

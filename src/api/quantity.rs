@@ -89,8 +89,7 @@ impl Amount {
         Self { negative: number < 0, digits, exponent: 0 }.trimmed()
     }
 
-    /// The whole number of units (bytes, for a size), a fraction counted as one more; at the ends of `i64` where the
-    /// value lies beyond.
+    /// The whole number of units (bytes, for a size), rounded up; at the ends of `i64` where the value lies beyond.
     #[must_use]
     pub fn to_i64(&self) -> i64 {
         let limit = if self.negative { i64::MIN.unsigned_abs() } else { i64::MAX.unsigned_abs() };
@@ -173,9 +172,15 @@ impl Amount {
         if self.cmp_magnitude(&limit).is_gt() { limit } else { self }
     }
 
-    /// The absolute value in whole units, rounded up, at most `u64::MAX`.
+    /// The absolute value in whole units, at most `u64::MAX`. The value is rounded up: that takes a negative one nearer to
+    /// zero.
     fn magnitude(&self) -> u64 {
-        let whole = rounded_away(&self.digits, self.exponent.min(0), 0);
+        let scale = self.exponent.min(0);
+        let whole = if self.negative {
+            parted(&self.digits, scale, 0).0.to_vec()
+        } else {
+            rounded_away(&self.digits, scale, 0)
+        };
         let digits = whole.iter().fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(*digit)));
         match u32::try_from(self.exponent) {
             Ok(_) if digits == 0 => 0,
@@ -251,13 +256,18 @@ fn digits_of(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// The digits of a value times ten to `from`, as digits times ten to `to`, which is not less; a remainder makes the last
-/// digit one greater.
+/// The digits of a value times ten to `from`, parted into those that are left when it becomes digits times ten to `to`,
+/// which is not less, and those that fall away.
+fn parted(digits: &[u8], from: i64, to: i64) -> (&[u8], &[u8]) {
+    let gone = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+    digits.split_at(digits.len().saturating_sub(gone))
+}
+
+/// As [`parted`], where what falls away makes the last digit one greater.
 fn rounded_away(digits: &[u8], from: i64, to: i64) -> Vec<u8> {
-    let cut = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
-    let kept = digits.len().saturating_sub(cut);
-    let mut rounded = digits[..kept].to_vec();
-    if digits[kept..].iter().any(|digit| *digit != 0) {
+    let (kept, gone) = parted(digits, from, to);
+    let mut rounded = kept.to_vec();
+    if gone.iter().any(|digit| *digit != 0) {
         add_one(&mut rounded);
     }
     rounded
@@ -272,4 +282,113 @@ fn add_one(digits: &mut Vec<u8>) {
         *digit = 0;
     }
     digits.insert(0, 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn amount(text: &str) -> Amount {
+        Quantity(text.to_owned()).amount().unwrap()
+    }
+
+    /// Digits and exponent, as the golden table writes them.
+    fn written(amount: &Amount) -> (String, i64) {
+        let digits: String = amount.digits.iter().map(|digit| char::from(b'0' + digit)).collect();
+        let sign = if amount.negative { "-" } else { "" };
+        if digits.is_empty() { ("0".to_owned(), 0) } else { (format!("{sign}{digits}"), amount.exponent) }
+    }
+
+    #[test]
+    fn quantities_are_read_as_kubernetes_reads_them() {
+        let mut ranked: Vec<(u32, String, Amount)> = Vec::new();
+        for line in include_str!("../../tests/golden/quantity.tsv").lines() {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let text: String = serde_json::from_str(columns[0]).unwrap();
+            let read = Quantity(text.clone()).amount();
+            let [_, digits, exponent, whole, rank] = columns.as_slice() else {
+                assert!(read.is_err(), "{text:?} was read as {read:?}");
+                continue;
+            };
+            let read = read.unwrap();
+            assert_eq!(written(&read), ((*digits).to_owned(), exponent.parse().unwrap()), "{text:?}");
+            match *whole {
+                "beyond" => assert_eq!(read.to_i64(), i64::MAX, "{text:?}"),
+                "unlike" => assert!(read.negative, "{text:?}"),
+                _ => assert_eq!(read.to_i64().to_string(), *whole, "{text:?}"),
+            }
+            ranked.push((rank.parse().unwrap(), text, read));
+        }
+        for (rank, text, one) in &ranked {
+            for (other_rank, other_text, other) in &ranked {
+                assert_eq!(one.cmp(other), rank.cmp(other_rank), "{text:?} against {other_text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_value_written_in_many_ways_is_one_value() {
+        for other in ["4096Mi", "4294967296", "4.294967296G", "4194304Ki", "4294967296000m"] {
+            assert_eq!(amount("4Gi"), amount(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn below_zero_rounding_up_is_towards_zero() {
+        assert_eq!(amount("-1.5").to_i64(), -1);
+        assert_eq!(amount("-1m").to_i64(), 0);
+        assert_eq!(amount("-1Ei").to_i64(), -(1 << 60));
+    }
+
+    #[test]
+    fn integers_and_texts_are_both_quantities() {
+        let read = |json: &str| serde_json::from_str::<Quantity>(json).unwrap().amount().unwrap();
+        assert_eq!(read("1024"), read("\"1Ki\""));
+        assert!(!read("0").is_positive());
+        assert!(read("1").is_positive());
+        assert!(!read("-1").is_positive());
+    }
+
+    #[test]
+    fn what_is_beyond_is_held_at_the_end() {
+        assert_eq!(amount("1e40").to_u64(), u64::MAX);
+        assert_eq!(amount("1e2147483647").to_i64(), i64::MAX);
+        assert_eq!(amount("-1e40").to_i64(), i64::MIN);
+        assert_eq!(amount("-1").to_u64(), 0);
+        assert_eq!(amount("1e-2147483648").to_u64(), 1);
+        assert!(Quantity("1e2147483648".to_owned()).amount().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn whole_numbers_are_exact(number: i64) {
+            prop_assert_eq!(amount(&number.to_string()).to_i64(), number);
+            prop_assert_eq!(amount(&number.to_string()), Amount::from_i64(number));
+        }
+
+        #[test]
+        fn numbers_are_ordered(one: i64, other: i64) {
+            prop_assert_eq!(Amount::from_i64(one).cmp(&Amount::from_i64(other)), one.cmp(&other));
+        }
+
+        #[test]
+        fn a_binary_suffix_multiplies(number in 0..1_u64 << 20, power in 1..4_u32) {
+            let suffix = ["Ki", "Mi", "Gi"][power as usize - 1];
+            prop_assert_eq!(amount(&format!("{number}{suffix}")).to_u64(), number << (10 * power));
+        }
+
+        #[test]
+        fn fractions_are_rounded_up(whole in 0..1_000_000_u64, fraction in 1..1_000_000_000_u64) {
+            prop_assert_eq!(amount(&format!("{whole}.{fraction:09}")).to_u64(), whole + 1);
+        }
+
+        #[test]
+        fn any_text_is_survived(text in "[-+0-9.eEKMGikmun]{0,40}") {
+            if let Ok(amount) = Quantity(text).amount() {
+                prop_assert!(amount.to_i64() >= 0 || amount < Amount::zero());
+            }
+        }
+    }
 }

@@ -73,3 +73,47 @@ pub fn snapshot_key(prefix: &str, name: &str) -> String {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     if prefix.is_empty() { format!("{name}.db") } else { format!("{prefix}/{name}.db") }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let read = |text: &str| text.parse::<ArtifactUri>();
+        for text in ["", "s3", "s3:/b/k", "http://b/k", "S3://b/k", "/var/x.db"] {
+            assert!(matches!(read(text), Err(InvalidUri::Scheme(_))), "{text:?}");
+        }
+        for text in ["s3://", "s3://b", "s3://b/", "s3:///k"] {
+            assert!(matches!(read(text), Err(InvalidUri::Incomplete(_))), "{text:?}");
+        }
+        for text in ["file://", "file:///", "file://x/y"] {
+            assert!(matches!(read(text), Err(InvalidUri::Path(_))), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_taken_to_the_letter() {
+        let uri: ArtifactUri = "s3://b/a%20b//c?d#e f/".parse().unwrap();
+        assert_eq!(uri, ArtifactUri::S3 { bucket: "b".to_owned(), key: "a%20b//c?d#e f/".to_owned() });
+    }
+
+    #[test]
+    fn a_prefix_and_a_name_are_joined_by_one_slash() {
+        assert_eq!(snapshot_key("", "n"), "n.db");
+        assert_eq!(snapshot_key("/", "n"), "n.db");
+        assert_eq!(snapshot_key("a", "n"), "a/n.db");
+        assert_eq!(snapshot_key("a/b/", "n"), "a/b/n.db");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(bucket in "[a-z0-9.-]{3,63}", key in "[^\u{0}]{1,100}", path in "/[^\u{0}]{1,100}") {
+            for uri in [ArtifactUri::S3 { bucket, key }, ArtifactUri::File { path }] {
+                prop_assert_eq!(uri.to_string().parse(), Ok(uri));
+            }
+        }
+    }
+}
