@@ -46,6 +46,8 @@ pub struct Settings {
     pub namespace: String,
     /// Our own service account's user name, if we run under one.
     pub own_user: Option<String>,
+    /// Name of the ClusterRole that owns the webhook configurations.
+    pub owner_role: Option<String>,
     /// Others who may write what only we should.
     pub trusted_writers: Vec<String>,
     /// After the signal to stop, requests are answered until none came for this long.
@@ -136,6 +138,7 @@ fn registration(settings: &Settings, parts: &Parts, trust: watch::Receiver<Trust
         client: parts.client.clone(),
         endpoint: settings.endpoint.clone(),
         own_user: settings.own_user.clone(),
+        owner_role: settings.owner_role.clone(),
         namespace: settings.namespace.clone(),
         trust,
         gate: parts.readiness.gate("registration"),

@@ -38,6 +38,10 @@ pub struct Flags {
     /// User name that may write what only this program should, such as upstream's controllers; may be repeated.
     #[arg(long, env = "ETCD_WARDEN_TRUSTED_WRITERS", value_delimiter = ',')]
     pub trusted_writer: Vec<String>,
+    /// ClusterRole of this installation that owns the webhook configurations: deleted together, they never outlive who
+    /// would answer.
+    #[arg(long, env = "ETCD_WARDEN_WEBHOOK_OWNER", value_name = "CLUSTERROLE")]
+    pub webhook_owner: Option<String>,
     /// Seconds without a request after which a stopping admission server closes.
     #[arg(long, default_value_t = 3, env = "ETCD_WARDEN_QUIET_SECONDS")]
     pub quiet_seconds: u64,
@@ -97,6 +101,7 @@ impl Flags {
             endpoint,
             namespace: namespace.to_owned(),
             own_user,
+            owner_role: self.webhook_owner.clone(),
             trusted_writers: self.trusted_writer.clone(),
             quiet: Duration::from_secs(self.quiet_seconds),
         }

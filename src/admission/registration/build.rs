@@ -5,7 +5,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
     ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 
 use crate::checks::Kind;
 
@@ -78,7 +78,7 @@ fn host(url: &str) -> &str {
 }
 
 /// What the configurations are made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
     /// How the API server reaches us.
     pub endpoint: Endpoint,
@@ -88,6 +88,8 @@ pub struct Wanted {
     pub enforcing: bool,
     /// Our own service account's user name, which is not asked about.
     pub own_user: Option<String>,
+    /// What the configurations are deleted with: an object of the installation.
+    pub owner: Option<OwnerReference>,
 }
 
 /// The validating configuration: two entries over disjoint kinds and operations, so that one object is asked about once.
@@ -108,7 +110,7 @@ pub fn validating(wanted: &Wanted) -> ValidatingWebhookConfiguration {
     };
     let policy = if wanted.enforcing { "Fail" } else { "Ignore" };
     ValidatingWebhookConfiguration {
-        metadata: metadata(),
+        metadata: metadata(wanted),
         webhooks: Some(vec![
             entry(REQUIRED, required_rules(), policy, 10),
             entry(ADVISORY, advisory_rules(), "Ignore", 5),
@@ -129,7 +131,7 @@ pub fn mutating(wanted: &Wanted) -> MutatingWebhookConfiguration {
         Kind::Plan,
     ];
     MutatingWebhookConfiguration {
-        metadata: metadata(),
+        metadata: metadata(wanted),
         webhooks: Some(vec![MutatingWebhook {
             name: DEFAULTS.to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
@@ -147,10 +149,11 @@ pub fn mutating(wanted: &Wanted) -> MutatingWebhookConfiguration {
     }
 }
 
-fn metadata() -> ObjectMeta {
+fn metadata(wanted: &Wanted) -> ObjectMeta {
     let labels = [("app.kubernetes.io/name", "etcd-warden"), ("app.kubernetes.io/managed-by", "etcd-warden")];
     ObjectMeta {
         name: Some(NAME.to_owned()),
+        owner_references: wanted.owner.clone().map(|owner| vec![owner]),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
         ..ObjectMeta::default()
     }

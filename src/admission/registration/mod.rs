@@ -9,7 +9,9 @@ mod selfcheck;
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use kube::{Api, Client};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -33,6 +35,8 @@ pub struct Registration {
     pub endpoint: Endpoint,
     /// Our own service account's user name.
     pub own_user: Option<String>,
+    /// Name of the ClusterRole that owns the configurations, so that they go when the installation goes.
+    pub owner_role: Option<String>,
     /// Namespace in which the self-check asks.
     pub namespace: String,
     /// What callers have to trust.
@@ -115,17 +119,26 @@ impl Registration {
     }
 
     async fn apply(&self, enforcing: bool) -> Result<(), kube::Error> {
+        let owner = self.owner().await?;
         let wanted = Wanted {
             endpoint: self.endpoint.clone(),
             bundle: self.trust.borrow().bundle.clone(),
             enforcing,
             own_user: self.own_user.clone(),
+            owner,
         };
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         k8s::apply::apply(&validating, &build::validating(&wanted)).await?;
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         k8s::apply::apply(&mutating, &build::mutating(&wanted)).await?;
         Ok(())
+    }
+
+    /// The owner as it is now. An installation without that role simply has nothing that the configurations go with.
+    async fn owner(&self) -> Result<Option<OwnerReference>, kube::Error> {
+        let Some(name) = &self.owner_role else { return Ok(None) };
+        let role = Api::<ClusterRole>::all(self.client.clone()).get_opt(name).await?;
+        Ok(role.and_then(|role| role.owner_ref(&())))
     }
 
     async fn pause(&self, what: &str, why: &str) {
