@@ -190,7 +190,7 @@ fn rule(kind: Kind, operations: &[&str], subresources: &[&str]) -> RuleWithOpera
     }
 }
 
-/// What the API server need not ask about. These hold with every one of our Pods dead, too: an object on its way out
+/// What the API server need not ask about. In `request`, what is empty is absent, and reading it is an error. These hold with every one of our Pods dead, too: an object on its way out
 /// loses its finalizers, metadata stays editable, and our own restores go on.
 fn conditions(own_user: Option<&str>) -> Vec<MatchCondition> {
     let condition = |name: &str, expression: String| MatchCondition { name: name.to_owned(), expression };
@@ -198,7 +198,7 @@ fn conditions(own_user: Option<&str>) -> Vec<MatchCondition> {
         condition("not-on-its-way-out", "object == null || !has(object.metadata.deletionTimestamp)".to_owned()),
         condition(
             "more-than-metadata",
-            "request.operation != 'UPDATE' || request.subResource != '' || !has(object.spec) || !has(oldObject.spec) \
+            "request.operation != 'UPDATE' || has(request.subResource) || !has(object.spec) || !has(oldObject.spec) \
              || object.spec != oldObject.spec || has(object.metadata.annotations) != \
              has(oldObject.metadata.annotations) || (has(object.metadata.annotations) && \
              object.metadata.annotations != oldObject.metadata.annotations) || (has(object.status) && \
@@ -207,8 +207,10 @@ fn conditions(own_user: Option<&str>) -> Vec<MatchCondition> {
         ),
     ];
     if let Some(user) = own_user {
-        let expression =
-            format!("request.userInfo.username != '{}' || request.name == '{SELF_CHECK}'", user.replace('\'', "\\'"));
+        let expression = format!(
+            "request.userInfo.username != '{}' || (has(request.name) && request.name == '{SELF_CHECK}')",
+            user.replace('\'', "\\'")
+        );
         conditions.push(condition("not-by-ourselves", expression));
     }
     conditions

@@ -3,6 +3,7 @@
 //! - [`ControlPlane`]: etcd and kube-apiserver, on request kube-controller-manager, as processes of this host
 //! - [`Etcd`]: an etcd cluster of any version that we support, as processes of this host
 //! - [`S3Server`]: SeaweedFS with S3 over TLS, as a process of this host
+//! - [`Warden`]: `etcd-warden serve`, as a process of this host
 //!
 //! Whatever a handle starts ends with it, and with this process at the latest, however that one ends: every daemon is
 //! held by a [`leash`]. A tier that is not set up fails with the command which sets it up; nothing is skipped.
@@ -17,11 +18,13 @@ pub mod ports;
 pub mod s3;
 pub mod tools;
 pub mod wait;
+pub mod warden;
 
 pub use control_plane::{ControlPlane, Identity};
 pub use etcd::Etcd;
 pub use s3::S3Server;
 pub use wait::wait_for;
+pub use warden::Warden;
 
 /// Chooses ring for everything in this process that speaks TLS and was not told what to use.
 pub fn use_ring() {

@@ -1,4 +1,5 @@
 //! Tests against a real etcd and kube-apiserver.
 
+mod admission;
 mod bed;
 mod leader;

@@ -1,0 +1,103 @@
+//! `etcd-warden serve` as a process of this host, beside a control plane.
+
+use super::leash::Leash;
+use super::ports::Port;
+use super::{ControlPlane, wait_for};
+use etcd_warden::api::crd;
+use kube::{Api, Client};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const START_WITHIN: Duration = Duration::from_secs(60);
+const DAEMON: &str = "etcd-warden";
+
+/// A serving process that lives as long as this value.
+#[derive(Debug)]
+pub struct Warden {
+    leash: Leash,
+    webhook: Port,
+    admin: Port,
+}
+
+impl Warden {
+    /// Starts one as the control plane's administrator, in a namespace of its own, with these further flags. Returns as
+    /// soon as it was started: see [`Warden::wait_ready`].
+    pub async fn start(bed: &ControlPlane, flags: &[&str]) -> Self {
+        let namespace = bed.namespace("warden").await;
+        Self::start_as(bed, bed.kubeconfig(), &namespace, flags)
+    }
+
+    /// As [`Warden::start`], with a kubeconfig and a namespace of choice.
+    pub fn start_as(bed: &ControlPlane, kubeconfig: &Path, namespace: &str, flags: &[&str]) -> Self {
+        let (webhook, admin) = (Port::take(), Port::take());
+        let this = Self { leash: Leash::new("warden"), webhook, admin };
+        let mut arguments = vec![
+            "serve".to_owned(),
+            format!("--webhook-address=127.0.0.1:{}", this.webhook.number()),
+            format!("--webhook-url={}", this.url()),
+            format!("--authority-dir={}", bed.folder().join("warden-authority").display()),
+            format!("--admin-address=127.0.0.1:{}", this.admin.number()),
+            format!("--namespace={namespace}"),
+            "--quiet-seconds=0".to_owned(),
+        ];
+        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+        let environment = [format!("KUBECONFIG={}", kubeconfig.display()), "RUST_BACKTRACE=1".to_owned()];
+        this.leash.start(DAEMON, Path::new(env!("CARGO_BIN_EXE_etcd-warden")), &arguments, &environment);
+        this
+    }
+
+    /// The admission server's address.
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.webhook.number())
+    }
+
+    /// The authority that signed the serving certificate, as a PEM file.
+    pub fn authority(bed: &ControlPlane) -> PathBuf {
+        bed.folder().join("warden-authority/ca.crt")
+    }
+
+    /// The process, to kill and restart it.
+    pub fn daemon(&self) -> (&Leash, &'static str) {
+        (&self.leash, DAEMON)
+    }
+
+    /// Waits until every part of it is ready.
+    ///
+    /// # Panics
+    /// With what is missing.
+    pub async fn wait_ready(&self) {
+        wait_for("etcd-warden to be ready", START_WITHIN, async || {
+            self.leash.check();
+            let (status, body) = self.admin("/readyz").await?;
+            if status == 200 { Ok(()) } else { Err(body) }
+        })
+        .await;
+    }
+
+    /// What an admin endpoint answers.
+    pub async fn admin(&self, path: &str) -> Result<(u16, String), String> {
+        let url = format!("http://127.0.0.1:{}{path}", self.admin.number());
+        let answer = reqwest::get(url).await.map_err(|error| error.to_string())?;
+        let status = answer.status().as_u16();
+        Ok((status, answer.text().await.map_err(|error| error.to_string())?))
+    }
+}
+
+/// Installs our CustomResourceDefinitions and waits until the API server serves them.
+pub async fn install_crds(bed: &ControlPlane) {
+    let yaml: String = crd::all().iter().map(|crd| format!("---\n{}", crd::to_yaml(crd).expect("YAML"))).collect();
+    bed.apply("", &yaml).await;
+    let client: Client = bed.client().await;
+    for crd in crd::all() {
+        let name = crd.metadata.name.expect("a CustomResourceDefinition has a name");
+        let api: Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> =
+            Api::all(client.clone());
+        wait_for(format!("{name} to be served"), Duration::from_secs(20), async || {
+            let live = api.get(&name).await.map_err(|error| error.to_string())?;
+            let conditions = live.status.and_then(|status| status.conditions).unwrap_or_default();
+            let is = |wanted: &str| conditions.iter().any(|c| c.type_ == wanted && c.status == "True");
+            if is("Established") { Ok(()) } else { Err("not established".to_owned()) }
+        })
+        .await;
+    }
+}
