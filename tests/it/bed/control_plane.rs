@@ -1,24 +1,18 @@
 //! A Kubernetes without nodes: etcd, kube-apiserver and, on request, kube-controller-manager.
 
+use super::api_server::{ApiServer, client, get, write_kubeconfig};
 use super::leash::Leash;
 use super::pki::{Authority, PairFiles, token_key};
 use super::ports::Port;
 use super::tools::tool;
-use super::{use_ring, wait_for};
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use kube::config::{
-    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
-};
-use kube::core::GroupVersionKind;
-use kube::{Client, Config};
-use std::collections::{BTreeMap, HashMap};
+use super::wait_for;
+use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
+use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const START_WITHIN: Duration = Duration::from_secs(90);
-const FIELD_MANAGER: &str = "test-bed";
 
 /// What is wanted beyond etcd and kube-apiserver.
 #[derive(Clone, Debug, Default)]
@@ -30,37 +24,13 @@ pub struct Options {
     pub apiserver_flags: Vec<String>,
 }
 
-/// Who a client is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// A member of system:masters.
-    Admin,
-    /// A user with groups; what it may do is what RBAC gives it.
-    User {
-        /// The name.
-        name: String,
-        /// The groups besides system:authenticated.
-        groups: Vec<String>,
-    },
-    /// A service account, which must exist; the client gets a token of it.
-    ServiceAccount {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-}
-
-/// A control plane that lives as long as this value.
+/// A control plane that lives as long as this value. What can be done with its API server is in [`ApiServer`].
 #[derive(Debug)]
 pub struct ControlPlane {
     leash: Leash,
-    port: Port,
-    other_ports: Vec<Port>,
-    admin: PairFiles,
+    api: ApiServer,
     authority: PathBuf,
-    kubeconfig: PathBuf,
-    kinds: Mutex<HashMap<GroupVersionKind, (kube::core::ApiResource, bool)>>,
+    _ports: Vec<Port>,
 }
 
 impl ControlPlane {
@@ -69,44 +39,38 @@ impl ControlPlane {
     /// # Panics
     /// When a program is missing (the message says how to build it) or does not become ready.
     pub async fn start(options: Options) -> Self {
-        use_ring();
         let leash = Leash::new("control-plane");
-        let (port, etcd, peer) = (Port::take(), Port::take(), Port::take());
-        start_etcd(&leash, etcd.number(), peer.number());
+        let ports: Vec<Port> = (0..4).map(|_| Port::take()).collect();
+        let (port, controllers_port) = (ports[0].number(), ports[3].number());
+        start_etcd(&leash, ports[1].number(), ports[2].number());
         let pki = Pki::make(&leash.folder().join("pki"));
-        start_apiserver(&leash, &pki, port.number(), etcd.number(), &options.apiserver_flags);
-        let this = Self {
-            kubeconfig: leash.folder().join("kubeconfig"),
-            leash,
-            port,
-            other_ports: vec![etcd, peer],
-            admin: pki.admin,
-            authority: pki.authority,
-            kinds: Mutex::default(),
-        };
-        write_kubeconfig(&this.kubeconfig, &this.file_config(this.admin_auth()));
-        this.wait_ready().await;
-        if options.controllers.is_empty() {
-            return this;
+        start_apiserver(&leash, &pki, port, ports[1].number(), &options.apiserver_flags);
+
+        let kubeconfig = leash.folder().join("kubeconfig");
+        write_kubeconfig(&kubeconfig, &admin_config(&pki, port));
+        let api = ApiServer::new(&kubeconfig, leash.folder());
+        wait_for("kube-apiserver to be ready", START_WITHIN, async || {
+            leash.check();
+            api.get("/readyz").await
+        })
+        .await;
+        if !options.controllers.is_empty() {
+            start_controllers(&leash, &pki, &kubeconfig, controllers_port, &options.controllers);
+            // A client per probe: one that was refused once waits before it tries again.
+            wait_for("kube-controller-manager to be healthy", START_WITHIN, async || {
+                leash.check();
+                get(&client(admin_config(&pki, controllers_port)).await, "/healthz").await
+            })
+            .await;
         }
-        this.start_controllers(&options.controllers, &pki.token_key, &pki.authority_key).await
+        Self { leash, api, authority: pki.authority, _ports: ports }
     }
 
     /// The one that tests of this process share; started by whoever asks first. It has no kube-controller-manager, so
-    /// a deleted namespace stays in Terminating: give every test a [`ControlPlane::namespace`] of its own.
+    /// a deleted namespace stays in Terminating: give every test a [`ApiServer::namespace`] of its own.
     pub async fn shared() -> &'static Self {
         static SHARED: tokio::sync::OnceCell<ControlPlane> = tokio::sync::OnceCell::const_new();
         SHARED.get_or_init(|| Self::start(Options::default())).await
-    }
-
-    /// The path of the administrator's kubeconfig.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
-    /// The address of the API server.
-    pub fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port.number())
     }
 
     /// The authority that signed the API server's certificate, as a PEM file.
@@ -124,194 +88,17 @@ impl ControlPlane {
         &self.leash
     }
 
-    /// A client as the administrator. Clients belong to the runtime they are made in, so every test makes its own.
-    pub async fn client(&self) -> Client {
-        client(self.file_config(self.admin_auth())).await
-    }
-
-    /// A client as somebody.
-    pub async fn client_as(&self, who: &Identity) -> Client {
-        client(self.kubeconfig_of(who).await).await
-    }
-
-    /// Writes a kubeconfig for somebody, for use by another process.
-    pub async fn kubeconfig_as(&self, who: &Identity) -> PathBuf {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let file = self.folder().join(format!("kubeconfig-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
-        write_kubeconfig(&file, &self.kubeconfig_of(who).await);
-        file
-    }
-
-    /// Creates a namespace whose name starts with `prefix` and is used by nobody else.
-    pub async fn namespace(&self, prefix: &str) -> String {
-        let object = k8s_openapi::api::core::v1::Namespace {
-            metadata: kube::core::ObjectMeta { generate_name: Some(format!("{prefix}-")), ..Default::default() },
-            ..Default::default()
-        };
-        let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.client().await);
-        let created = api.create(&PostParams::default(), &object).await.expect("create a namespace");
-        created.metadata.name.expect("a created object has a name")
-    }
-
-    /// Applies every object of a YAML text (server-side, as the administrator). Objects without a namespace go to
-    /// `namespace`.
-    ///
-    /// # Panics
-    /// When one is refused.
-    pub async fn apply(&self, namespace: &str, yaml: &str) -> Vec<DynamicObject> {
-        self.try_apply(&self.client().await, namespace, yaml).await.expect("apply")
-    }
-
-    /// As [`ControlPlane::apply`] with a client of choice, giving the first refusal to the caller.
-    pub async fn try_apply(
-        &self,
-        client: &Client,
-        namespace: &str,
-        yaml: &str,
-    ) -> Result<Vec<DynamicObject>, kube::Error> {
-        let objects: Vec<DynamicObject> = serde_saphyr::from_multiple(yaml).expect("YAML objects");
-        let mut applied = Vec::new();
-        for object in objects {
-            let types = object.types.clone().expect("apiVersion and kind");
-            let gvk = GroupVersionKind::try_from(&types).expect("apiVersion as group/version");
-            let (resource, namespaced) = self.kind(client, &gvk).await;
-            let namespace = object.metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned());
-            let api: Api<DynamicObject> = if namespaced {
-                Api::namespaced_with(client.clone(), &namespace, &resource)
-            } else {
-                Api::all_with(client.clone(), &resource)
-            };
-            let name = object.metadata.name.clone().expect("metadata.name");
-            applied.push(api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&object)).await?);
-        }
-        Ok(applied)
-    }
-
     /// Ends it; the same as dropping, but visible in the test.
     pub fn stop(self) {
         drop(self);
     }
+}
 
-    /// What a kind is called on the wire; waits a moment for a CustomResourceDefinition that was just applied.
-    async fn kind(&self, client: &Client, gvk: &GroupVersionKind) -> (kube::core::ApiResource, bool) {
-        let known = self.kinds.lock().expect("no panic while locked").get(gvk).cloned();
-        if let Some(known) = known {
-            return known;
-        }
-        let what = format!("{} {} to be served", gvk.api_version(), gvk.kind);
-        let (resource, capabilities) = wait_for(what, Duration::from_secs(20), async || {
-            kube::discovery::pinned_kind(client, gvk).await.map_err(|e| e.to_string())
-        })
-        .await;
-        let found = (resource, capabilities.scope == kube::discovery::Scope::Namespaced);
-        self.kinds.lock().expect("no panic while locked").insert(gvk.clone(), found.clone());
-        found
-    }
+impl Deref for ControlPlane {
+    type Target = ApiServer;
 
-    async fn wait_ready(&self) {
-        let client = self.client().await;
-        wait_for("kube-apiserver to be ready", START_WITHIN, async || {
-            self.leash.check();
-            get_text(&client, "/readyz").await
-        })
-        .await;
-    }
-
-    async fn start_controllers(mut self, names: &[String], token_key: &Path, authority_key: &Path) -> Self {
-        let port = Port::take();
-        let flags = [
-            format!("--kubeconfig={}", self.kubeconfig.display()),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", port.number()),
-            format!("--tls-cert-file={}", self.admin.certificate.display()),
-            format!("--tls-private-key-file={}", self.admin.key.display()),
-            "--authentication-skip-lookup=true".to_owned(),
-            "--authorization-always-allow-paths=/healthz".to_owned(),
-            "--leader-elect=false".to_owned(),
-            "--use-service-account-credentials=true".to_owned(),
-            format!("--service-account-private-key-file={}", token_key.display()),
-            format!("--root-ca-file={}", self.authority.display()),
-            format!("--cluster-signing-cert-file={}", self.authority.display()),
-            format!("--cluster-signing-key-file={}", authority_key.display()),
-            "--kube-api-qps=500".to_owned(),
-            "--kube-api-burst=1000".to_owned(),
-            "--profiling=false".to_owned(),
-            format!("--controllers={}", names.join(",")),
-        ];
-        self.leash.start("kube-controller-manager", &tool("kube-controller-manager"), &flags, &[]);
-        let mut config = self.file_config(self.admin_auth());
-        for cluster in &mut config.clusters {
-            if let Some(cluster) = &mut cluster.cluster {
-                cluster.server = Some(format!("https://127.0.0.1:{}", port.number()));
-            }
-        }
-        let client = client(config).await;
-        wait_for("kube-controller-manager to be healthy", START_WITHIN, async || {
-            self.leash.check();
-            get_text(&client, "/healthz").await
-        })
-        .await;
-        self.other_ports.push(port);
-        self
-    }
-
-    async fn kubeconfig_of(&self, who: &Identity) -> Kubeconfig {
-        let auth = match who {
-            Identity::Admin => self.admin_auth(),
-            Identity::User { name, groups } => AuthInfo {
-                impersonate: Some(name.clone()),
-                impersonate_groups: Some(groups.clone()),
-                ..self.admin_auth()
-            },
-            Identity::ServiceAccount { namespace, name } => {
-                AuthInfo { token: Some(self.token(namespace, name).await.into()), ..AuthInfo::default() }
-            }
-        };
-        self.file_config(auth)
-    }
-
-    async fn token(&self, namespace: &str, name: &str) -> String {
-        use k8s_openapi::api::authentication::v1::TokenRequest;
-        let api: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(self.client().await, namespace);
-        let request = TokenRequest::default();
-        let answer = api
-            .create_token_request(name, &PostParams::default(), &request)
-            .await
-            .unwrap_or_else(|e| panic!("a token of service account {namespace}/{name}: {e}"));
-        answer.status.expect("a token request is answered in its status").token
-    }
-
-    fn admin_auth(&self) -> AuthInfo {
-        AuthInfo {
-            client_certificate: Some(self.admin.certificate.display().to_string()),
-            client_key: Some(self.admin.key.display().to_string()),
-            ..AuthInfo::default()
-        }
-    }
-
-    fn file_config(&self, auth: AuthInfo) -> Kubeconfig {
-        let name = "bed".to_owned();
-        Kubeconfig {
-            kind: Some("Config".to_owned()),
-            api_version: Some("v1".to_owned()),
-            current_context: Some(name.clone()),
-            clusters: vec![NamedCluster {
-                name: name.clone(),
-                cluster: Some(Cluster {
-                    server: Some(self.url()),
-                    certificate_authority: Some(self.authority.display().to_string()),
-                    ..Cluster::default()
-                }),
-                other: BTreeMap::default(),
-            }],
-            auth_infos: vec![NamedAuthInfo { name: name.clone(), auth_info: Some(auth), other: BTreeMap::default() }],
-            contexts: vec![NamedContext {
-                name: name.clone(),
-                context: Some(Context { cluster: name.clone(), user: Some(name), ..Context::default() }),
-                other: BTreeMap::default(),
-            }],
-            ..Kubeconfig::default()
-        }
+    fn deref(&self) -> &ApiServer {
+        &self.api
     }
 }
 
@@ -388,21 +175,51 @@ fn start_apiserver(leash: &Leash, pki: &Pki, port: u16, etcd: u16, more: &[Strin
     leash.start("kube-apiserver", &tool("kube-apiserver"), &flags, &[]);
 }
 
-async fn client(kubeconfig: Kubeconfig) -> Client {
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a kubeconfig");
-    // Loopback: a proxy from the environment would only be in the way.
-    config.proxy_url = None;
-    Client::try_from(config).expect("a client")
+fn start_controllers(leash: &Leash, pki: &Pki, kubeconfig: &Path, port: u16, names: &[String]) {
+    let flags = [
+        format!("--kubeconfig={}", kubeconfig.display()),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--tls-cert-file={}", pki.admin.certificate.display()),
+        format!("--tls-private-key-file={}", pki.admin.key.display()),
+        "--authentication-skip-lookup=true".to_owned(),
+        "--authorization-always-allow-paths=/healthz".to_owned(),
+        "--leader-elect=false".to_owned(),
+        "--use-service-account-credentials=true".to_owned(),
+        format!("--service-account-private-key-file={}", pki.token_key.display()),
+        format!("--root-ca-file={}", pki.authority.display()),
+        format!("--cluster-signing-cert-file={}", pki.authority.display()),
+        format!("--cluster-signing-key-file={}", pki.authority_key.display()),
+        "--kube-api-qps=500".to_owned(),
+        "--kube-api-burst=1000".to_owned(),
+        "--profiling=false".to_owned(),
+        format!("--controllers={}", names.join(",")),
+    ];
+    leash.start("kube-controller-manager", &tool("kube-controller-manager"), &flags, &[]);
 }
 
-async fn get_text(client: &Client, path: &str) -> Result<String, String> {
-    let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    client.request_text(request).await.map_err(|e| e.to_string())
-}
-
-fn write_kubeconfig(file: &Path, config: &Kubeconfig) {
-    // JSON is YAML.
-    let text = serde_json::to_string_pretty(config).expect("a kubeconfig as JSON");
-    std::fs::write(file, text).unwrap_or_else(|e| panic!("write {}: {e}", file.display()));
+/// The administrator's kubeconfig for a server of this control plane.
+fn admin_config(pki: &Pki, port: u16) -> Kubeconfig {
+    let name = "bed".to_owned();
+    let cluster = Cluster {
+        server: Some(format!("https://127.0.0.1:{port}")),
+        certificate_authority: Some(pki.authority.display().to_string()),
+        ..Cluster::default()
+    };
+    let user = AuthInfo {
+        client_certificate: Some(pki.admin.certificate.display().to_string()),
+        client_key: Some(pki.admin.key.display().to_string()),
+        ..AuthInfo::default()
+    };
+    let context = Context { cluster: name.clone(), user: Some(name.clone()), ..Context::default() };
+    let other = BTreeMap::default();
+    Kubeconfig {
+        kind: Some("Config".to_owned()),
+        api_version: Some("v1".to_owned()),
+        current_context: Some(name.clone()),
+        clusters: vec![NamedCluster { name: name.clone(), cluster: Some(cluster), other: other.clone() }],
+        auth_infos: vec![NamedAuthInfo { name: name.clone(), auth_info: Some(user), other: other.clone() }],
+        contexts: vec![NamedContext { name, context: Some(context), other }],
+        ..Kubeconfig::default()
+    }
 }

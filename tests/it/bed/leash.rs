@@ -60,6 +60,11 @@ struct Event {
 impl Leash {
     /// A new group. `name` is for people: the folder is called `<name>-<pid>-<count>`.
     pub fn new(name: &str) -> Self {
+        Self::with_last_act(name, "")
+    }
+
+    /// The same, with a shell command to be run at the very end, after all daemons are gone.
+    pub fn with_last_act(name: &str, command: &str) -> Self {
         static SWEPT: Once = Once::new();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = run_root().join("instances");
@@ -72,6 +77,7 @@ impl Leash {
         let mut keeper = Command::new(tool("leash"))
             .arg("-remove")
             .arg(&folder)
+            .args(["-then", command])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,6 +1,7 @@
 //! The test bed: real parts, brought up and taken down.
 //!
 //! - [`ControlPlane`]: etcd and kube-apiserver, on request kube-controller-manager, as processes of this host
+//! - [`Node`]: all of Kubernetes with one node, in namespaces of its own
 //! - [`Etcd`]: an etcd cluster of any version that we support, as processes of this host
 //! - [`S3Server`]: SeaweedFS with S3 over TLS, as a process of this host
 //! - [`Warden`]: `etcd-warden serve`, as a process of this host
@@ -10,9 +11,11 @@
 #![allow(dead_code, reason = "a bed offers what tests will need; which of them use what changes with every test")]
 #![allow(clippy::print_stderr, reason = "a failed test tells where its logs are")]
 
+pub mod api_server;
 pub mod control_plane;
 pub mod etcd;
 pub mod leash;
+pub mod node;
 pub mod pki;
 pub mod ports;
 pub mod s3;
@@ -20,8 +23,10 @@ pub mod tools;
 pub mod wait;
 pub mod warden;
 
-pub use control_plane::{ControlPlane, Identity};
+pub use api_server::Identity;
+pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
+pub use node::Node;
 pub use s3::S3Server;
 pub use wait::wait_for;
 pub use warden::Warden;

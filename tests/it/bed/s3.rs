@@ -18,6 +18,16 @@ const READY_WITHIN: Duration = Duration::from_mins(1);
 pub const REGION: &str = "us-east-1";
 const PROBE_BUCKET: &str = "bed-probe";
 
+const INNER_PORTS: [&str; 7] = [
+    "master.port",
+    "master.port.grpc",
+    "volume.port",
+    "volume.port.grpc",
+    "filer.port",
+    "filer.port.grpc",
+    "s3.port.grpc",
+];
+
 /// What is wanted beyond TLS on loopback.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -64,7 +74,9 @@ impl S3Server {
     /// When the program is missing (the message says how to build it) or does not become ready.
     pub async fn start(options: Options) -> Self {
         use_ring();
-        let leash = Leash::new("s3");
+        let (https, http) = (Port::take(), Port::take());
+        let inner: Vec<Port> = (0..INNER_PORTS.len()).map(|_| Port::take()).collect();
+        let leash = Leash::with_last_act("s3", &remove_sockets(&inner));
         let folder = leash.folder().to_owned();
         let authority = Authority::new("s3-authority");
         let mut names = vec!["127.0.0.1", "localhost"];
@@ -74,8 +86,6 @@ impl S3Server {
         std::fs::write(&config, identities()).expect("write the identities");
         std::fs::create_dir_all(folder.join("data")).expect("create the data folder");
 
-        let (https, http) = (Port::take(), Port::take());
-        let inner: Vec<Port> = (0..7).map(|_| Port::take()).collect();
         let mut flags: Vec<String> = [
             "server",
             "-ip=127.0.0.1",
@@ -101,16 +111,7 @@ impl S3Server {
             format!("-s3.localSocket={}", folder.join("s3.sock").display()),
             format!("-filer.localSocket={}", folder.join("filer.sock").display()),
         ]);
-        let kinds = [
-            "master.port",
-            "master.port.grpc",
-            "volume.port",
-            "volume.port.grpc",
-            "filer.port",
-            "filer.port.grpc",
-            "s3.port.grpc",
-        ];
-        flags.extend(kinds.iter().zip(&inner).map(|(kind, port)| format!("-{kind}={}", port.number())));
+        flags.extend(INNER_PORTS.iter().zip(&inner).map(|(kind, port)| format!("-{kind}={}", port.number())));
         leash.start("weed", &tool("weed"), &flags, &[]);
 
         let authority = authority.write(&folder.join("ca.crt"));
@@ -207,6 +208,13 @@ impl S3Server {
         let authority = Certificate::from_pem(self.authority_pem().as_bytes()).expect("a PEM certificate");
         ClientOptions::new().with_root_certificate(authority).with_allow_http(true)
     }
+}
+
+/// SeaweedFS also listens on sockets whose place cannot be chosen; killed, it leaves them behind.
+fn remove_sockets(ports: &[Port]) -> String {
+    let sockets: Vec<String> =
+        ports.iter().map(|port| format!("/tmp/seaweedfs-*-grpc-{}.sock", port.number())).collect();
+    format!("rm -f {}", sockets.join(" "))
 }
 
 fn identities() -> String {

@@ -1,1 +1,3 @@
 //! Tests on a whole one-node Kubernetes.
+
+mod bed;
