@@ -25,6 +25,30 @@ pub mod phase {
     pub const FAILED: &str = "Failed";
 }
 
+/// Condition `Ready` of BackupJobs and its reasons.
+pub mod reason {
+    /// The condition's type.
+    pub const READY: &str = "Ready";
+    /// True: the Backup exists.
+    pub const BACKUP_COMPLETED: &str = "BackupCompleted";
+    /// False: given up; the message says why.
+    pub const BACKUP_FAILED: &str = "BackupFailed";
+    /// False: the BackupClass does not exist.
+    pub const BACKUP_CLASS_NOT_FOUND: &str = "BackupClassNotFound";
+    /// False: the Secret with the S3 credentials does not exist.
+    pub const CREDENTIALS_PENDING: &str = "CredentialsProjectionPending";
+    /// False: the strategy does not exist.
+    pub const STRATEGY_NOT_READY: &str = "StrategyNotReady";
+    /// False: the EtcdCluster does not exist or has no quorum.
+    pub const CLUSTER_NOT_AVAILABLE: &str = "EtcdClusterNotAvailable";
+    /// False: the snapshot is under way.
+    pub const ETCD_BACKUP_RUNNING: &str = "EtcdBackupRunning";
+    /// False: a RestoreJob works on the same cluster.
+    pub const RESTORE_IN_PROGRESS: &str = "RestoreInProgress";
+    /// False: the API server did not answer, or refused; tried again.
+    pub const API_UNAVAILABLE: &str = "APIUnavailable";
+}
+
 /// Which application, by which class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -127,4 +127,10 @@ impl TypedReference {
     pub fn application_group(&self) -> &str {
         self.api_group.as_deref().filter(|group| !group.is_empty()).unwrap_or(APPS_GROUP)
     }
+
+    /// Whether this names the platform's etcd application.
+    #[must_use]
+    pub fn is_etcd_application(&self) -> bool {
+        self.application_group() == APPS_GROUP && self.kind == APP_KIND_ETCD
+    }
 }

@@ -4,6 +4,8 @@
 //! `start(&mut Watches, &Context, stop)` that says what it listens to and gives back the future that is its work.
 
 pub mod agent_pod;
+pub mod backup;
+pub mod backupjob;
 pub mod frame;
 pub mod informer;
 pub mod metrics;
@@ -31,6 +33,8 @@ pub enum Controller {
     EtcdMember,
     /// EtcdSnapshot.
     EtcdSnapshot,
+    /// BackupJob.
+    BackupJob,
 }
 
 /// What the controllers are told from outside.
@@ -90,11 +94,12 @@ async fn run_scope(context: &Context, namespace: Option<&str>, stop: Cancellatio
 
 fn start(
     controller: Controller,
-    _watches: &mut Watches,
-    _context: &Context,
-    _stop: &CancellationToken,
+    watches: &mut Watches,
+    context: &Context,
+    stop: &CancellationToken,
 ) -> BoxFuture<'static, ()> {
     match controller {
         Controller::EtcdCluster | Controller::EtcdMember | Controller::EtcdSnapshot => Box::pin(std::future::ready(())),
+        Controller::BackupJob => backupjob::start(watches, context, stop.clone()),
     }
 }

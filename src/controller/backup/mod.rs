@@ -1,0 +1,3 @@
+//! Backup: what it says about its snapshot.
+
+pub mod payload;
