@@ -13,6 +13,9 @@ pub const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 /// Environment variable that overrides [`TERMINATION_MESSAGE_PATH`], for agents that run outside a Pod.
 pub const TERMINATION_MESSAGE_PATH_ENV: &str = "TERMINATION_MESSAGE_PATH";
 
+/// File name under which `install-tools` leaves the agent in [`env::TOOLS_DEST_DIR`].
+pub const TOOL_NAME: &str = "etcd-warden-agent";
+
 /// Names of the environment variables that agents read.
 pub mod env {
     /// Comma-separated client URLs of the cluster to snapshot.

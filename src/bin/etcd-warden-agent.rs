@@ -1,3 +1,7 @@
 //! The agent that runs in Pods.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    etcd_warden::agent::main()
+}

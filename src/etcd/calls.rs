@@ -3,10 +3,10 @@
 use super::client::Client;
 use super::error::Error;
 use super::wire::{
-    AlarmAction, AlarmMember, AlarmRequest, AlarmResponse, AlarmType, AuthEnableRequest, AuthStatusRequest,
-    AuthStatusResponse, HashKvRequest, HashKvResponse, HeaderOnly, Member, MemberAddRequest, MemberAddResponse,
-    MemberIdRequest, MemberListRequest, MemberListResponse, MemberUpdateRequest, MembersResponse, MoveLeaderRequest,
-    RangeRequest, RangeResponse, RoleAddRequest, StatusRequest, StatusResponse, UserAddRequest, UserGrantRoleRequest,
+    AlarmAction, AlarmMember, AlarmRequest, AlarmResponse, AlarmType, AuthEnableRequest, HashKvRequest, HashKvResponse,
+    HeaderOnly, Member, MemberAddRequest, MemberAddResponse, MemberIdRequest, MemberListRequest, MemberListResponse,
+    MemberUpdateRequest, MembersResponse, MoveLeaderRequest, RangeRequest, RangeResponse, RoleAddRequest,
+    StatusRequest, StatusResponse, UserAddRequest, UserGrantRoleRequest,
 };
 use crate::api::secret::Secret;
 
@@ -94,12 +94,6 @@ impl Client {
         self.call::<_, HeaderOnly>("/etcdserverpb.Maintenance/MoveLeader", MoveLeaderRequest { target_id })
             .await
             .map(drop)
-    }
-
-    /// Whether authentication is on (etcd 3.5 and newer; older ones answer `Unimplemented`).
-    pub async fn auth_enabled(&self) -> Result<bool, Error> {
-        let answer: AuthStatusResponse = self.call("/etcdserverpb.Auth/AuthStatus", AuthStatusRequest {}).await?;
-        Ok(answer.enabled)
     }
 
     /// Adds a user. `FailedPrecondition` where it exists.

@@ -21,6 +21,8 @@ use crate::net::{self, Fault, Resolver, TlsMaterial, fault_of};
 /// Largest answer that is accepted, in bytes: a page of keys, never a snapshot, which comes in small pieces.
 const MAX_ANSWER: usize = 64 << 20;
 
+const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+
 /// User name and password for etcd's own authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
@@ -212,14 +214,27 @@ impl Client {
         request
     }
 
+    /// Whether authentication is on, asked in the one way that every version answers without being logged in: by the
+    /// code with which a login is refused.
+    ///
+    /// # Errors
+    /// The member cannot be asked.
+    pub async fn auth_is_on(&self) -> Result<bool, Error> {
+        let question = AuthenticateRequest { name: "root".into(), password: String::new() };
+        match self.call_once::<_, AuthenticateResponse>(AUTHENTICATE, question).await {
+            Err(Error::Refused { code: Code::FailedPrecondition, .. }) => Ok(false),
+            Ok(_) | Err(Error::Refused { code: Code::InvalidArgument | Code::Unauthenticated, .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Exchanges the password for a token. A cluster with authentication off says so by code, and needs none.
     async fn login(&self) -> Result<(), Error> {
-        const METHOD: &str = "/etcdserverpb.Auth/Authenticate";
         let Some(credentials) = &self.credentials else { return Ok(()) };
         *self.token.write().await = None;
         let question =
             AuthenticateRequest { name: credentials.user.clone(), password: credentials.password.expose().to_owned() };
-        match self.call_once::<_, AuthenticateResponse>(METHOD, question).await {
+        match self.call_once::<_, AuthenticateResponse>(AUTHENTICATE, question).await {
             Ok(answer) => {
                 *self.token.write().await = MetadataValue::try_from(answer.token).ok();
                 Ok(())

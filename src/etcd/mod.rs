@@ -13,4 +13,4 @@ pub use client::{Client, Credentials, Options, dial};
 pub use error::Error;
 pub use snapshot::SnapshotStream;
 
-pub use crate::net::{ClientIdentity, Roots, TlsMaterial};
+pub use crate::net::{ClientIdentity, Fault, Roots, TlsMaterial};

@@ -235,17 +235,6 @@ pub struct AuthenticateResponse {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct AuthStatusRequest {}
-
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct AuthStatusResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
-    #[prost(bool, tag = "2")]
-    pub enabled: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct AuthEnableRequest {}
 
 #[derive(Clone, PartialEq, Eq, Message)]
