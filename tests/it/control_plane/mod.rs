@@ -2,4 +2,5 @@
 
 mod admission;
 mod bed;
+mod chart;
 mod leader;

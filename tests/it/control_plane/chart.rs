@@ -1,0 +1,158 @@
+//! The chart, installed by the real Helm into a real API server.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use etcd_warden::api::etcdcluster::{EtcdCluster, EtcdClusterSpec};
+use etcd_warden::api::restorejob::{RestoreJob, RestoreJobSpec};
+
+use crate::bed::control_plane::Options;
+use crate::bed::tools::{tool, tree};
+use crate::bed::{ControlPlane, Identity, Warden, wait_for};
+
+const NAMESPACE: &str = "etcd-warden-system";
+const SOON: Duration = Duration::from_secs(15);
+
+fn helm(kubeconfig: &Path, arguments: &[&str]) {
+    let output = Command::new(tool("helm"))
+        .args(arguments)
+        .arg("--namespace")
+        .arg(NAMESPACE)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .output()
+        .expect("run helm");
+    assert!(output.status.success(), "helm {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A control plane with the chart in it. Its Pods never start: what runs them is tested on a node.
+async fn installed() -> ControlPlane {
+    let bed = ControlPlane::start(Options {
+        controllers: vec!["garbage-collector-controller".to_owned(), "namespace-controller".to_owned()],
+        ..Options::default()
+    })
+    .await;
+    let chart = tree().join("charts/etcd-warden");
+    helm(bed.kubeconfig(), &["install", "etcd-warden", chart.to_str().unwrap(), "--create-namespace"]);
+    bed
+}
+
+fn cluster(name: &str, replicas: i32) -> EtcdCluster {
+    let spec = EtcdClusterSpec { version: "3.6.16".to_owned(), replicas: Some(replicas), ..EtcdClusterSpec::default() };
+    EtcdCluster::new(name, spec)
+}
+
+async fn create(client: &Client, namespace: &str, cluster: &EtcdCluster) -> Result<EtcdCluster, String> {
+    let api: Api<EtcdCluster> = Api::namespaced(client.clone(), namespace);
+    api.create(&PostParams::default(), cluster).await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn the_account_may_do_what_serving_needs_and_uninstalling_leaves_nothing_that_blocks() {
+    let bed = installed().await;
+    let client = bed.client().await;
+    let account = Identity::ServiceAccount { namespace: NAMESPACE.to_owned(), name: "etcd-warden".to_owned() };
+    let kubeconfig = bed.kubeconfig_as(&account).await;
+    let warden = Warden::start_as(&bed, &kubeconfig, NAMESPACE, &["--webhook-owner=etcd-warden"]);
+    warden.wait_ready().await;
+
+    let tenant = bed.namespace("tenant").await;
+    let mut old = cluster("old", 1);
+    old.spec.version = "3.4.23".to_owned();
+    old.spec.bootstrap = serde_json::from_value(json!({"restore": {"source": {"s3": {
+        "endpoint": "https://s3.example", "bucket": "b", "key": "k", "credentialsSecretRef": {"name": "c"}}}}}))
+    .unwrap();
+    let refused = create(&client, &tenant, &old).await.unwrap_err();
+    assert!(refused.contains("required.etcd-warden.io"), "{refused}");
+    create(&client, &tenant, &cluster("etcd", 3)).await.unwrap();
+    let (leash, daemon) = warden.daemon();
+    let log = std::fs::read_to_string(leash.log(daemon)).unwrap();
+    let forbidden: Vec<&str> = log.lines().filter(|line| line.to_lowercase().contains("forbidden")).collect();
+    assert!(forbidden.is_empty(), "{forbidden:#?}");
+
+    // The worst order: nobody is there to answer any more, and the configurations still say Fail.
+    leash.kill(daemon);
+    helm(bed.kubeconfig(), &["uninstall", "etcd-warden"]);
+    wait_for("the webhook configurations to go with the installation", SOON, async || {
+        let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+        let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+        let all = ListParams::default();
+        let left = validating.list(&all).await.map_err(|e| e.to_string())?.items.len()
+            + mutating.list(&all).await.map_err(|e| e.to_string())?.items.len();
+        if left == 0 { Ok(()) } else { Err(format!("{left} left")) }
+    })
+    .await;
+    wait_for("EtcdClusters to be created as before", SOON, async || create(&client, &tenant, &cluster("new", 1)).await)
+        .await;
+
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in etcd_warden::api::crd::all() {
+        definitions.get(&definition.metadata.name.unwrap()).await.expect("definitions stay");
+    }
+    let clusters: Api<EtcdCluster> = Api::namespaced(client, &tenant);
+    assert!(clusters.get("etcd").await.unwrap().metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test]
+async fn the_guard_holds_with_every_replica_dead() {
+    let bed = installed().await;
+    let client = bed.client().await;
+    let tenant = bed.namespace("tenant").await;
+    let elsewhere = bed.namespace("tenant").await;
+    let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &tenant);
+    let clusters: Api<EtcdCluster> = Api::namespaced(client.clone(), &tenant);
+    let edit = PatchParams::default();
+    create(&client, &tenant, &cluster("live", 1)).await.unwrap();
+
+    // A job that guards nothing yet changes nothing.
+    jobs.create(&PostParams::default(), &RestoreJob::new("job", RestoreJobSpec::default())).await.unwrap();
+    create(&client, &tenant, &cluster("etcd", 1)).await.unwrap();
+    clusters.delete("etcd", &DeleteParams::default()).await.unwrap();
+
+    let guards = |name: Option<&str>| Patch::Merge(json!({"metadata": {"labels": {"etcd-warden.io/guards": name}}}));
+    jobs.patch("job", &edit, &guards(Some("etcd"))).await.unwrap();
+    let refused = wait_for("the guard to be enforced", SOON, async || {
+        let refusal = create(&client, &tenant, &cluster("etcd", 1)).await;
+        if refusal.is_ok() {
+            clusters.delete("etcd", &DeleteParams::default()).await.map_err(|error| error.to_string())?;
+        }
+        refusal.err().ok_or_else(|| "it was admitted".to_owned())
+    })
+    .await;
+    assert!(refused.contains("RestoreJob job is restoring this EtcdCluster"), "{refused}");
+    assert!(refused.contains("etcd-warden.io/abort=true"), "{refused}");
+    // Other names, other namespaces, and clusters that another job guards are free.
+    create(&client, &tenant, &cluster("other", 1)).await.unwrap();
+    create(&client, &elsewhere, &cluster("etcd", 1)).await.unwrap();
+
+    // The restore itself passes, and what others may still do to its cluster is everything but changing its spec.
+    let account = Identity::ServiceAccount { namespace: NAMESPACE.to_owned(), name: "etcd-warden".to_owned() };
+    create(&bed.client_as(&account).await, &tenant, &cluster("etcd", 3)).await.unwrap();
+    clusters.patch("etcd", &edit, &Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}))).await.unwrap();
+    let grow = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    let refused = clusters.patch("etcd", &edit, &grow).await.unwrap_err().to_string();
+    assert!(refused.contains("RestoreJob job"), "{refused}");
+    let refused = clusters.patch_scale("etcd", &edit, &grow).await.unwrap_err().to_string();
+    assert!(refused.contains("RestoreJob job"), "{refused}");
+
+    // The two ways out: breaking the glass, and the end of the restore.
+    let override_it =
+        json!({"metadata": {"annotations": {"etcd-warden.io/ignore-restore": "job"}}, "spec": {"replicas": 5}});
+    clusters.patch("etcd", &edit, &Patch::Merge(override_it)).await.unwrap();
+    let of_another =
+        json!({"metadata": {"annotations": {"etcd-warden.io/ignore-restore": "older"}}, "spec": {"replicas": 1}});
+    clusters.patch("etcd", &edit, &Patch::Merge(of_another.clone())).await.unwrap_err();
+    jobs.patch("job", &edit, &guards(None)).await.unwrap();
+    wait_for("the guard to be lifted", SOON, async || {
+        clusters.patch("etcd", &edit, &Patch::Merge(of_another.clone())).await.map_err(|error| error.to_string())
+    })
+    .await;
+    clusters.delete("etcd", &DeleteParams::default()).await.unwrap();
+}
