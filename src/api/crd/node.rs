@@ -46,6 +46,12 @@ impl<'a> Node<'a> {
         self.set("required", json!(fields))
     }
 
+    /// No field below this one must be there.
+    pub(super) fn all_optional(&mut self) -> &mut Self {
+        self.schema.remove("required");
+        self
+    }
+
     /// Value where the field is absent.
     pub(super) fn default(&mut self, value: impl Into<Value>) -> &mut Self {
         self.set("default", value.into())

@@ -5,9 +5,10 @@ use serde_json::json;
 use super::node::Node;
 
 /// A reference by name to an object in the same namespace. As upstream has it: owned as one, and an absent name is empty.
+/// (The Rust type knows no absent name, so that the shape has it as required.)
 pub(super) fn object_reference<'n, 'a>(node: &'n mut Node<'a>) -> &'n mut Node<'a> {
     node.at("name").default("").describe(Some("Name of the object."));
-    node.atomic_map()
+    node.all_optional().atomic_map()
 }
 
 /// A reference by group, kind and name.

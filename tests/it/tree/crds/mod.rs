@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use etcd_warden::api::crd;
 
+mod wire;
+
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/etcd-warden/files/crds")
 }
