@@ -89,7 +89,7 @@ fn made() -> EtcdSnapshot {
     }
 }
 
-fn snapshot(phase: &str, ready: serde_json::Value) -> Known<EtcdSnapshot> {
+fn snapshot(phase: &str, ready: &serde_json::Value) -> Known<EtcdSnapshot> {
     let mut snapshot = made();
     snapshot.status = Some(from(json!({"phase": phase, "conditions": [ready],
         "artifact": {"uri": "s3://etcd-backups/tenant/etcd/nightly-0c1d2e3f.db", "sizeBytes": 4128,
@@ -99,7 +99,7 @@ fn snapshot(phase: &str, ready: serde_json::Value) -> Known<EtcdSnapshot> {
 
 fn complete(first: Known<Backup>, beside: Known<Backup>) -> Observed {
     Observed {
-        snapshot: snapshot("Complete", condition("Ready", "True", "SnapshotStored", "stored")),
+        snapshot: snapshot("Complete", &condition("Ready", "True", "SnapshotStored", "stored")),
         inputs: None,
         backups: Some((first, beside)),
         ..seen(inputs())
@@ -221,7 +221,7 @@ fn only_jobs_about_etcd_are_ours() {
 #[test]
 fn a_running_snapshot_is_waited_for_and_cancelled_when_it_never_ends() {
     let running = Observed {
-        snapshot: snapshot("Started", condition("Ready", "False", "JobRunning", "running")),
+        snapshot: snapshot("Started", &condition("Ready", "False", "JobRunning", "running")),
         inputs: None,
         ..seen(inputs())
     };
@@ -236,7 +236,7 @@ fn a_running_snapshot_is_waited_for_and_cancelled_when_it_never_ends() {
 #[test]
 fn a_failed_snapshot_fails_the_job_with_the_agents_reason() {
     let failed = Observed {
-        snapshot: snapshot("Failed", condition("Ready", "False", "StoreAuthFailed", "the store refused the key")),
+        snapshot: snapshot("Failed", &condition("Ready", "False", "StoreAuthFailed", "the store refused the key")),
         inputs: None,
         ..seen(inputs())
     };

@@ -1,6 +1,7 @@
 //! Tests against a real etcd and kube-apiserver.
 
 mod admission;
+mod backups;
 mod bed;
 mod chart;
 mod leader;
