@@ -4,4 +4,5 @@ mod admission;
 mod backups;
 mod bed;
 mod chart;
+mod examples;
 mod leader;
