@@ -59,7 +59,11 @@ status: {phase: Ready, artifact: {uri: 's3://etcd-backups/tenant-root/etcd/x.db'
             let output = kubectl(&bed, &tenant, &strict, &file);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             // Refused for its content, not because it does not decode.
-            if !output.status.success() && said.contains("spec.") { Ok(()) } else { Err(format!("kubectl said: {said}")) }
+            if !output.status.success() && said.contains("spec.") {
+                Ok(())
+            } else {
+                Err(format!("kubectl said: {said}"))
+            }
         })
         .await;
     }
