@@ -3,6 +3,7 @@
 //! - [`ControlPlane`]: etcd and kube-apiserver, on request kube-controller-manager, as processes of this host
 //! - [`Node`]: all of Kubernetes with one node, in namespaces of its own
 //! - [`Etcd`]: an etcd cluster of any version that we support, as processes of this host
+//! - [`StandInKubelet`]: Pods as processes of this host, for a control plane without nodes
 //! - [`S3Server`]: SeaweedFS with S3 over TLS, as a process of this host
 //! - [`Warden`]: `etcd-warden serve`, as a process of this host
 //!
@@ -19,6 +20,7 @@ pub mod node;
 pub mod pki;
 pub mod ports;
 pub mod s3;
+pub mod stand_in;
 pub mod tools;
 pub mod wait;
 pub mod warden;
@@ -28,6 +30,7 @@ pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
 pub use node::Node;
 pub use s3::S3Server;
+pub use stand_in::StandInKubelet;
 pub use wait::wait_for;
 pub use warden::Warden;
 

@@ -6,3 +6,4 @@ mod bed;
 mod chart;
 mod examples;
 mod leader;
+mod stand_in_kubelet;

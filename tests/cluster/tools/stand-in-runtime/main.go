@@ -8,17 +8,17 @@
 // host by a veth pair, and listens on FOLDER/runtime.sock. Host and Pods share one network segment, so that they reach
 // each other directly; nothing else can be reached. One client connects and sends requests, one JSON object a line:
 //
-//	{"op": "network", "id": "POD", "ip": "198.18.0.2"}           a network namespace with this address
-//	{"op": "release", "id": "POD", "unmount": ["/path"]}         the end of it, and of memory volumes
-//	{"op": "memory",  "id": "POD", "path": "/path", "bytes": 1}  a memory volume; 0 bytes: no limit
-//	{"op": "start",   "id": "CONTAINER", "spec": {...}}          see spec; the id may not be in use
-//	{"op": "signal",  "id": "CONTAINER", "number": 15}
+//	{"request": 1, "op": "network", "id": "POD", "ip": "198.18.0.2"}           a network namespace with this address
+//	{"request": 2, "op": "release", "id": "POD", "unmount": ["/path"]}         the end of it, and of memory volumes
+//	{"request": 3, "op": "memory",  "path": "/path", "bytes": 1, "group": 1}   a memory volume; 0 bytes: no limit
+//	{"request": 4, "op": "start",   "id": "CONTAINER", "spec": {...}}          see spec; the id may not be in use
+//	{"request": 5, "op": "signal",  "id": "CONTAINER", "number": 15}
 //
-// and gets answers, of which the first one comes by itself:
+// and gets answers, of which the first one and the ends of containers come by themselves:
 //
 //	{"event": "ready", "ip": "198.18.0.1"}                       the host's address on the segment, a /24
-//	{"event": "done", "op": "start", "id": "CONTAINER"}
-//	{"event": "failed", "op": "start", "id": "CONTAINER", "error": "..."}
+//	{"event": "done", "request": 4}
+//	{"event": "failed", "request": 4, "error": "..."}
 //	{"event": "exited", "id": "CONTAINER", "code": 0, "signal": 0}
 //
 // All of it ends with the first process: namespaces take processes, mounts, bridge and veth pair along.

@@ -22,24 +22,26 @@ import (
 const bridge = "bridge"
 
 type request struct {
+	Request uint64   `json:"request"`
 	Op      string   `json:"op"`
 	ID      string   `json:"id"`
 	IP      net.IP   `json:"ip"`
 	Path    string   `json:"path"`
 	Bytes   uint64   `json:"bytes"`
+	Group   int      `json:"group"`
 	Unmount []string `json:"unmount"`
 	Number  int      `json:"number"`
 	Spec    spec     `json:"spec"`
 }
 
 type event struct {
-	Event  string `json:"event"`
-	Op     string `json:"op,omitempty"`
-	ID     string `json:"id,omitempty"`
-	IP     net.IP `json:"ip,omitempty"`
-	Code   int    `json:"code,omitempty"`
-	Signal int    `json:"signal,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Event   string `json:"event"`
+	Request uint64 `json:"request,omitempty"`
+	ID      string `json:"id,omitempty"`
+	IP      net.IP `json:"ip,omitempty"`
+	Code    int    `json:"code,omitempty"`
+	Signal  int    `json:"signal,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 // A state is what a node knows.
@@ -137,7 +139,7 @@ func (r *state) serve(q request) {
 	case "release":
 		err = r.release(q.ID, q.Unmount)
 	case "memory":
-		options := "mode=0777"
+		options := fmt.Sprintf("mode=2777,gid=%d", q.Group)
 		if q.Bytes > 0 {
 			options += fmt.Sprintf(",size=%d", q.Bytes)
 		}
@@ -150,10 +152,10 @@ func (r *state) serve(q request) {
 		err = fmt.Errorf("no operation is called %q", q.Op)
 	}
 	if err != nil {
-		r.say(event{Event: "failed", Op: q.Op, ID: q.ID, Error: err.Error()})
+		r.say(event{Event: "failed", Request: q.Request, Error: err.Error()})
 		return
 	}
-	r.say(event{Event: "done", Op: q.Op, ID: q.ID})
+	r.say(event{Event: "done", Request: q.Request})
 	if q.Op == "start" {
 		// Only now, so that nobody hears of an end before the start.
 		go r.wait(q.ID)

@@ -1,0 +1,72 @@
+//! Volumes: a folder for every claim of the stand-in's StorageClass, gone when its PersistentVolume is released. The
+//! rest (binding, protection, release) is the real controllers' work.
+
+use super::context::Context;
+use super::node::{PROVISIONER, STORAGE_CLASS};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+/// Makes the volume of a claim that has none.
+pub async fn provision(context: &Context, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+    let Some(spec) = &claim.spec else { return Ok(()) };
+    let ours = spec.storage_class_name.as_deref() == Some(STORAGE_CLASS);
+    if !ours || spec.volume_name.is_some() || claim.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let uid = claim.uid().unwrap_or_default();
+    let name = format!("pvc-{uid}");
+    let folder = context.volumes().join(&name);
+    make_folder(&folder).unwrap_or_else(|e| panic!("make the volume {}: {e}", folder.display()));
+    let volume: PersistentVolume = serde_json::from_value(json!({
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}},
+        "spec": {
+            "storageClassName": STORAGE_CLASS,
+            "capacity": spec.resources.as_ref().and_then(|r| r.requests.clone()),
+            "accessModes": spec.access_modes,
+            "volumeMode": "Filesystem",
+            "persistentVolumeReclaimPolicy": "Delete",
+            "hostPath": {"path": folder},
+            "claimRef": {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "namespace": claim.namespace(), "name": claim.name_any(), "uid": uid,
+            },
+        },
+    }))
+    .expect("a PersistentVolume");
+    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
+    match volumes.create(&PostParams::default(), &volume).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// Removes a volume that its claim has left behind.
+pub async fn reclaim(context: &Context, volume: &PersistentVolume) -> Result<(), kube::Error> {
+    let released = volume.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Released");
+    let spec = volume.spec.as_ref();
+    let delete = spec.and_then(|s| s.persistent_volume_reclaim_policy.as_deref()) == Some("Delete");
+    let ours = volume.annotations().get(PROVISIONED_BY).is_some_and(|by| by == PROVISIONER);
+    if !(released && delete && ours) || volume.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    if let Some(folder) = spec.and_then(|s| s.host_path.as_ref()) {
+        // Already gone: somebody else's copy of this event, or ours before a restart of the watch.
+        let _ = std::fs::remove_dir_all(&folder.path);
+    }
+    let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
+    match volumes.delete(&volume.name_any(), &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777))
+}
