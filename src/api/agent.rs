@@ -40,6 +40,9 @@ pub mod env {
     pub const ETCD_INITIAL_CLUSTER_TOKEN: &str = "ETCD_INITIAL_CLUSTER_TOKEN";
     /// `--initial-advertise-peer-urls` of the restored member.
     pub const ETCD_PEER_URLS: &str = "ETCD_PEER_URLS";
+    /// Restore: `existing` once the restored cluster has formed. Nothing is restored from then on, whatever the data
+    /// directory looks like.
+    pub const INITIAL_CLUSTER_STATE: &str = "INITIAL_CLUSTER_STATE";
     /// Name of the EtcdSnapshot, which names the stored object.
     pub const SNAPSHOT_NAME: &str = "SNAPSHOT_NAME";
     /// UID of the EtcdSnapshot: the mark of ownership on the stored object.

@@ -14,6 +14,48 @@ kind!(
     EtcdMember, EtcdMemberSpec, EtcdMemberStatus, OPERATOR_GROUP, "v1alpha2", "etcdmembers", NamespaceResourceScope
 );
 
+/// Types of conditions.
+pub mod condition_type {
+    /// The member serves.
+    pub const READY: &str = "Ready";
+    /// It runs another version than its spec names.
+    pub const VERSION_DRIFTED: &str = "VersionDrifted";
+}
+
+/// Reasons of conditions.
+pub mod reason {
+    /// Ready: its Pod is Ready and its member id is known.
+    pub const POD_READY: &str = "PodReady";
+    /// Not Ready: its Pod is not Ready.
+    pub const POD_NOT_READY: &str = "PodNotReady";
+    /// Not Ready: its Pod is Ready, but etcd has not told who it is.
+    pub const DISCOVERING_MEMBER_ID: &str = "DiscoveringMemberID";
+    /// Not Ready: its cluster is paused.
+    pub const PAUSED: &str = "Paused";
+    /// Not Ready: not yet added to etcd.
+    pub const WAITING_FOR_MEMBERSHIP: &str = "WaitingForMembership";
+    /// Not Ready: an object that it needs to own belongs to another.
+    pub const NAME_TAKEN: &str = "NameTaken";
+    /// Not Ready: a Secret that its Pod needs is missing or incomplete.
+    pub const SECRET_MISSING: &str = "SecretMissing";
+    /// Not Ready: its cluster cannot be read, or is going.
+    pub const CLUSTER_UNAVAILABLE: &str = "ClusterUnavailable";
+    /// Not Ready: a restore is asked for, and the operator does not know its own image.
+    pub const AGENT_IMAGE_NOT_CONFIGURED: &str = "OperatorImageNotConfigured";
+    /// Not Ready: its data is being restored, or the restore failed and is tried again.
+    pub const RESTORING: &str = "Restoring";
+    /// Not Ready: its restore was given up.
+    pub const RESTORE_FAILED: &str = "RestoreFailed";
+    /// Not Ready: its data is gone.
+    pub const DATA_LOST: &str = "DataLost";
+    /// Not Ready: it is being deleted, and etcd does not let it go.
+    pub const REMOVAL_BLOCKED: &str = "RemovalBlocked";
+    /// Not drifted.
+    pub const VERSION_MATCHED: &str = "VersionMatched";
+    /// Drifted.
+    pub const VERSION_MISMATCH: &str = "VersionMismatch";
+}
+
 /// What an EtcdMember shall be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -115,4 +157,20 @@ pub struct EtcdMemberStatus {
     /// The restore that its data came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restored: Option<RestoredFrom>,
+    /// Why its restore was given up; absent while it is tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore_failure: Option<RestoreFailure>,
+}
+
+/// A restore that was given up, since another try with the same inputs would end alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestoreFailure {
+    /// The agent's reason.
+    pub reason: String,
+    /// The agent's message.
+    pub message: String,
+    /// Digest of the Secrets that were used: once they change, the restore is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<String>,
 }

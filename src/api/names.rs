@@ -38,6 +38,9 @@ pub mod warden {
     pub const BACKUP_JOB_UID: &str = "etcd-warden.io/backup-job-uid";
     /// Annotation on the EtcdSnapshot of a BackupJob: what the Backup will say of it, as read when it was made.
     pub const BACKUP_RECORD: &str = "etcd-warden.io/backup-record";
+    /// Annotation on a seed's Pod: `new` until etcd has formed, `existing` from then on. The container reads it at every
+    /// start, so that a seed that lost its data cannot form a second, empty cluster.
+    pub const INITIAL_CLUSTER_STATE: &str = "etcd-warden.io/initial-cluster-state";
     /// Label on Pods of snapshot Jobs: the EtcdSnapshot. Deliberately not a label that a Service selects.
     pub const SNAPSHOT: &str = "etcd-warden.io/snapshot";
 }

@@ -3,12 +3,16 @@
 //! [`frame`] runs one, [`informer`] watches for all of them, [`metrics`] counts. A controller is started by a function
 //! `start(&mut Watches, &Context, stop)` that says what it listens to and gives back the future that is its work.
 
+pub mod access;
 pub mod agent_pod;
 pub mod backup;
 pub mod backupjob;
+pub mod etcdmember;
 pub mod frame;
 pub mod informer;
 pub mod metrics;
+pub mod pods;
+pub mod seen;
 pub mod shape;
 pub mod watches;
 
@@ -98,8 +102,15 @@ fn start(
     context: &Context,
     stop: &CancellationToken,
 ) -> BoxFuture<'static, ()> {
+    let stop = stop.clone();
     match controller {
-        Controller::EtcdCluster | Controller::EtcdMember | Controller::EtcdSnapshot => Box::pin(std::future::ready(())),
-        Controller::BackupJob => backupjob::start(watches, context, stop.clone()),
+        Controller::EtcdCluster | Controller::EtcdSnapshot => Box::pin(std::future::ready(())),
+        Controller::EtcdMember => Box::pin(etcdmember::start(watches, context, stop)),
+        Controller::BackupJob => backupjob::start(watches, context, stop),
     }
+}
+
+/// Whether all local copies are complete; not when an informer was dropped before, which only happens at the end.
+fn ready<E>(stores: &[Result<(), E>]) -> bool {
+    stores.iter().all(Result::is_ok)
 }

@@ -1,0 +1,154 @@
+//! EtcdMember: one member of a cluster, with its volume and its Pod. Brought up, told apart, taken out of etcd before
+//! it goes, and given up when its data is beyond repair and the others can spare it.
+
+mod apply;
+pub mod build;
+pub mod decide;
+pub mod observe;
+pub mod restore;
+pub mod status;
+
+use std::sync::Arc;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Resource, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use super::access;
+use super::frame::{Failure, Next, Reconciler, chain, run};
+use super::informer::{Queue, controller_of};
+use super::watches::Watches;
+use super::{Context, ready};
+use crate::api::etcdcluster::EtcdCluster;
+use crate::api::etcdmember::EtcdMember;
+use crate::k8s::apply::replace_status;
+use crate::k8s::error::{Class, class, message};
+
+/// Why a look at a member did not end well. Everything is retried: what the API server or etcd refuses now may be
+/// granted once a person has acted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server refused or did not answer.
+    #[error("cannot {doing}: {}", message(source))]
+    Api {
+        /// What was tried.
+        doing: &'static str,
+        /// What the API server said.
+        source: kube::Error,
+    },
+    /// etcd refused or did not answer.
+    #[error("etcd cannot be asked")]
+    Etcd(#[from] access::Error),
+}
+
+impl Failure for Error {
+    fn is_retried(&self) -> bool {
+        match self {
+            Self::Api { .. } | Self::Etcd(_) => true,
+        }
+    }
+}
+
+/// What the controller reads.
+pub struct Reader {
+    context: Context,
+    clusters: Store<EtcdCluster>,
+    members: Store<EtcdMember>,
+    pods: Store<Pod>,
+    claims: Store<PersistentVolumeClaim>,
+}
+
+impl Reader {
+    fn api<K>(&self, member: &EtcdMember) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.context.client.clone(), &member.namespace().unwrap_or_default())
+    }
+}
+
+impl Reconciler for Reader {
+    type Kind = EtcdMember;
+    type Error = Error;
+    const NAME: &'static str = "etcdmember";
+
+    async fn reconcile(&self, member: Arc<EtcdMember>) -> Result<Next, Error> {
+        let seen = observe::observe(self, member).await;
+        let now = Timestamp::now();
+        let plan = decide::decide(&seen, self.context.settings.agent_image.as_deref(), now);
+        let result = apply::apply(self, &seen, &plan.steps).await;
+        let failure = result.as_ref().err().map(|error| chain(error));
+        let status = status::compute(&seen, &plan, failure.as_deref(), now);
+        let written = self.write_status(&seen.member, status, &plan).await;
+        result.and(written)?;
+        Ok(plan.look_again.map_or(Next::OnChange, Next::After))
+    }
+}
+
+impl Reader {
+    async fn write_status(
+        &self,
+        member: &EtcdMember,
+        status: crate::api::etcdmember::EtcdMemberStatus,
+        plan: &decide::Plan,
+    ) -> Result<(), Error> {
+        // A change of metadata in the same look has made the copy old; the event it causes brings us back.
+        let moved = |step: &decide::Step| {
+            matches!(step, decide::Step::AddFinalizer | decide::Step::RemoveFinalizer | decide::Step::DeleteMember)
+        };
+        if member.status.as_ref() == Some(&status) || plan.steps.iter().any(|planned| moved(&planned.step)) {
+            return Ok(());
+        }
+        let updated = EtcdMember { status: Some(status), ..member.clone() };
+        match replace_status(&self.api(member), &updated).await {
+            Ok(_) => Ok(()),
+            Err(error) if class(&error) == Class::NotFound => Ok(()),
+            Err(source) => Err(Error::Api { doing: "write the status", source }),
+        }
+    }
+}
+
+/// Starts the controller.
+pub fn start(
+    watches: &mut Watches,
+    context: &Context,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
+    let queue = Queue::default();
+    watches.members.notify_self(&queue);
+    watches.member_pods.notify(&queue, controller_of::<Pod, EtcdMember>);
+    watches.claims.notify(&queue, controller_of::<PersistentVolumeClaim, EtcdMember>);
+    // What a cluster's status says of its formation changes how its members' Pods are made.
+    let members = watches.members.store();
+    watches.clusters.notify(&queue, move |cluster| {
+        let mut of_cluster = members.state();
+        of_cluster.retain(|member| {
+            member.metadata.namespace == cluster.metadata.namespace
+                && Some(member.spec.cluster_name.as_str()) == cluster.metadata.name.as_deref()
+        });
+        of_cluster.into_iter().map(|member| ObjectRef::from_obj(member.as_ref())).collect::<Vec<_>>()
+    });
+    let reader = Reader {
+        context: context.clone(),
+        clusters: watches.clusters.store(),
+        members: watches.members.store(),
+        pods: watches.member_pods.store(),
+        claims: watches.claims.store(),
+    };
+    let metrics = context.metrics.of(Reader::NAME);
+    async move {
+        let filled = ready(&[
+            reader.clusters.wait_until_ready().await,
+            reader.members.wait_until_ready().await,
+            reader.pods.wait_until_ready().await,
+            reader.claims.wait_until_ready().await,
+        ]);
+        if filled {
+            let store = reader.members.clone();
+            run(reader, store, queue.into_triggers(), metrics, stop).await;
+        }
+    }
+}
