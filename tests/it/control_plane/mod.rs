@@ -4,6 +4,7 @@ mod admission;
 mod backups;
 mod bed;
 mod chart;
+mod crds;
 mod examples;
 mod leader;
 mod stand_in_kubelet;
