@@ -83,6 +83,21 @@ impl ApiServer {
         file
     }
 
+    /// The same for a way that leads through `url`, whose certificate this authority (PEM) signed.
+    pub async fn kubeconfig_through(&self, who: &Identity, url: &str, authority: &str) -> PathBuf {
+        let file = self.kubeconfig_as(who).await;
+        let authority_file = file.with_extension("crt");
+        std::fs::write(&authority_file, authority).expect("write the authority of a proxy");
+        let mut config = Kubeconfig::read_from(&file).expect("a kubeconfig that was just written");
+        for cluster in config.clusters.iter_mut().filter_map(|c| c.cluster.as_mut()) {
+            cluster.server = Some(url.to_owned());
+            cluster.certificate_authority_data = None;
+            cluster.certificate_authority = Some(authority_file.display().to_string());
+        }
+        write_kubeconfig(&file, &config);
+        file
+    }
+
     /// Creates a namespace whose name starts with `prefix` and is used by nobody else.
     pub async fn namespace(&self, prefix: &str) -> String {
         let metadata = ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() };

@@ -1,6 +1,7 @@
 //! A Kubernetes without nodes: etcd, kube-apiserver and, on request, kube-controller-manager.
 
-use super::api_server::{ApiServer, client, get, write_kubeconfig};
+use super::api_server::{ApiServer, Identity, client, get, write_kubeconfig};
+use super::fault_proxy::{HttpProxy, Protocol, Upstream};
 use super::leash::Leash;
 use super::pki::{Authority, PairFiles, token_key};
 use super::ports::Port;
@@ -8,6 +9,7 @@ use super::tools::tool;
 use super::wait_for;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,7 +32,8 @@ pub struct ControlPlane {
     leash: Leash,
     api: ApiServer,
     authority: PathBuf,
-    _ports: Vec<Port>,
+    admin: PairFiles,
+    ports: Vec<Port>,
 }
 
 impl ControlPlane {
@@ -63,7 +66,7 @@ impl ControlPlane {
             })
             .await;
         }
-        Self { leash, api, authority: pki.authority, _ports: ports }
+        Self { leash, api, authority: pki.authority, admin: pki.admin, ports }
     }
 
     /// The one that tests of this process share; started by whoever asks first. It has no kube-controller-manager, so
@@ -86,6 +89,25 @@ impl ControlPlane {
     /// The daemons (`etcd`, `kube-apiserver`, `kube-controller-manager`), to kill and restart them.
     pub fn daemons(&self) -> &Leash {
         &self.leash
+    }
+
+    /// A proxy in front of the API server, and a kubeconfig of `who` that leads through it.
+    pub async fn behind_proxy(&self, who: &Identity) -> (HttpProxy, PathBuf) {
+        // A certificate goes before a token, so a service account's requests must be forwarded without one.
+        let certificate = (!matches!(who, Identity::ServiceAccount { .. })).then(|| self.admin.clone());
+        let proxy = HttpProxy::start(Upstream {
+            address: self.address(),
+            protocol: Protocol::Http1,
+            authority: Some(self.authority.clone()),
+            certificate,
+        });
+        let kubeconfig = self.api.kubeconfig_through(who, &proxy.url(), proxy.authority_pem()).await;
+        (proxy, kubeconfig)
+    }
+
+    /// The API server's address.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.ports[0].number()).into()
     }
 
     /// Ends it; the same as dropping, but visible in the test.

@@ -1,10 +1,12 @@
 //! An etcd cluster as processes of this host, in any version that we support.
 
+use super::fault_proxy::{HttpProxy, Protocol, Upstream};
 use super::leash::Leash;
 use super::pki::{Authority, PairFiles};
 use super::ports::Port;
 use super::tools::tool;
 use super::wait_for;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -157,6 +159,21 @@ impl Etcd {
     /// The client URL of every member.
     pub fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(|m| self.url(m.client.number())).collect()
+    }
+
+    /// The client address of a member.
+    pub fn address(&self, member: usize) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.members[member].client.number()).into()
+    }
+
+    /// A proxy in front of a member. Where there is TLS, it shows the member the client certificate.
+    pub fn behind_proxy(&self, member: usize, protocol: Protocol) -> HttpProxy {
+        HttpProxy::start(Upstream {
+            address: self.address(member),
+            protocol,
+            authority: self.authority().map(Path::to_owned),
+            certificate: self.client_certificate().cloned(),
+        })
     }
 
     /// The data dir of a member.

@@ -4,6 +4,7 @@
 //! - [`Node`]: all of Kubernetes with one node, in namespaces of its own
 //! - [`Etcd`]: an etcd cluster of any version that we support, as processes of this host
 //! - [`StandInKubelet`]: Pods as processes of this host, for a control plane without nodes
+//! - [`fault_proxy`]: between a client of ours and any of these, to make things go wrong
 //! - [`S3Server`]: SeaweedFS with S3 over TLS, as a process of this host
 //! - [`Warden`]: `etcd-warden serve`, as a process of this host
 //!
@@ -15,6 +16,7 @@
 pub mod api_server;
 pub mod control_plane;
 pub mod etcd;
+pub mod fault_proxy;
 pub mod leash;
 pub mod node;
 pub mod pki;

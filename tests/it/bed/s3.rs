@@ -1,5 +1,6 @@
 //! A real S3 server: SeaweedFS, over TLS under a private authority, as a process of this host.
 
+use super::fault_proxy::{HttpProxy, Protocol, Upstream};
 use super::leash::Leash;
 use super::pki::Authority;
 use super::ports::Port;
@@ -9,6 +10,7 @@ use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, AwsAuthorizer, AwsCredential};
 use object_store::client::{HttpClient, HttpConnector, HttpRequestBody, ReqwestConnector};
 use object_store::{Certificate, ClientOptions};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,6 +143,21 @@ impl S3Server {
         format!("http://127.0.0.1:{}", self.http.number())
     }
 
+    /// The address over TLS, for a `TcpProxy`.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.https.number()).into()
+    }
+
+    /// A proxy in front of the server. Signatures stay valid: the request's Host header is passed on.
+    pub fn behind_proxy(&self) -> HttpProxy {
+        HttpProxy::start(Upstream {
+            address: self.address(),
+            protocol: Protocol::Http1,
+            authority: Some(self.authority.clone()),
+            certificate: None,
+        })
+    }
+
     /// The authority that signed the server's certificate, as a PEM file.
     pub fn authority(&self) -> &Path {
         &self.authority
@@ -165,16 +182,7 @@ impl S3Server {
 
     /// A client for a bucket as the owner.
     pub fn store(&self, bucket: &str) -> Arc<dyn ObjectStore> {
-        let store = AmazonS3Builder::new()
-            .with_endpoint(self.endpoint())
-            .with_region(REGION)
-            .with_bucket_name(bucket)
-            .with_access_key_id(OWNER.access)
-            .with_secret_access_key(OWNER.secret)
-            .with_client_options(self.client_options())
-            .build()
-            .expect("an S3 client");
-        Arc::new(store)
+        store_through(bucket, &self.endpoint(), &self.authority_pem())
     }
 
     /// Returns when objects can be written and read.
@@ -194,7 +202,7 @@ impl S3Server {
 
     async fn create_bucket(&self, name: &str) -> Result<u16, String> {
         let client: HttpClient =
-            ReqwestConnector::default().connect(&self.client_options()).map_err(|e| e.to_string())?;
+            ReqwestConnector::default().connect(&client_options(&self.authority_pem())).map_err(|e| e.to_string())?;
         let mut request = http::Request::put(format!("{}/{name}", self.endpoint()))
             .body(HttpRequestBody::empty())
             .map_err(|e| e.to_string())?;
@@ -203,11 +211,25 @@ impl S3Server {
         let answer = client.execute(request).await.map_err(|e| format!("{e:?}"))?;
         Ok(answer.status().as_u16())
     }
+}
 
-    fn client_options(&self) -> ClientOptions {
-        let authority = Certificate::from_pem(self.authority_pem().as_bytes()).expect("a PEM certificate");
-        ClientOptions::new().with_root_certificate(authority).with_allow_http(true)
-    }
+/// A client for a bucket as the owner, by a way that leads through `url`, whose certificate this authority signed.
+pub fn store_through(bucket: &str, url: &str, authority: &str) -> Arc<dyn ObjectStore> {
+    let store = AmazonS3Builder::new()
+        .with_endpoint(url)
+        .with_region(REGION)
+        .with_bucket_name(bucket)
+        .with_access_key_id(OWNER.access)
+        .with_secret_access_key(OWNER.secret)
+        .with_client_options(client_options(authority))
+        .build()
+        .expect("an S3 client");
+    Arc::new(store)
+}
+
+fn client_options(authority: &str) -> ClientOptions {
+    let authority = Certificate::from_pem(authority.as_bytes()).expect("a PEM certificate");
+    ClientOptions::new().with_root_certificate(authority).with_allow_http(true)
 }
 
 /// SeaweedFS also listens on sockets whose place cannot be chosen; killed, it leaves them behind.

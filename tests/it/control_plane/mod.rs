@@ -4,7 +4,6 @@ mod admission;
 mod backups;
 mod bed;
 mod chart;
-mod crds;
 mod examples;
 mod leader;
 mod stand_in_kubelet;

@@ -1,7 +1,8 @@
 //! The bed's own tests: etcd as processes.
 
-use crate::bed::Etcd;
 use crate::bed::etcd::{Options, Tls, Version};
+use crate::bed::{Etcd, wait_for};
+use std::time::Duration;
 
 #[tokio::test]
 async fn every_version_serves_reads_and_writes() {
@@ -20,7 +21,9 @@ async fn three_members_with_mutual_tls_and_authentication_outlive_the_loss_of_on
     for version in [Version::V3_4, Version::V3_7] {
         let etcd = Etcd::start(version, options.clone()).await;
         etcd.daemons().kill("m1");
-        etcd.etcdctl(&["put", "key", "value"]);
+        // It may have been the leader, and until there is another nobody takes a write.
+        wait_for("a write without m1", Duration::from_mins(1), async || etcd.try_etcdctl(&["put", "key", "value"]))
+            .await;
         etcd.daemons().restart("m1");
         etcd.wait_ready().await;
         assert_eq!(etcd.etcdctl(&["get", "--print-value-only", "key"]).trim(), "value", "{version:?}");
