@@ -27,7 +27,7 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
   SENTINEL_KEY=/etcd-warden/walkthrough
   SENTINEL_VALUE=written-before-the-backup
   CHANGED_VALUE=written-after-the-backup
-  BUCKET_INFO=$HERE/.bucket-info.env
+  : "${BUCKET_INFO:=$HERE/.bucket-info.env}"
 }
 
 # Colour for people only: pipes and logs get plain text.

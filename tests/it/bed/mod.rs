@@ -17,6 +17,7 @@ pub mod api_server;
 pub mod control_plane;
 pub mod etcd;
 pub mod fault_proxy;
+pub mod installation;
 pub mod leash;
 pub mod node;
 pub mod pki;

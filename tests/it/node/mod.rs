@@ -1,3 +1,4 @@
 //! Tests on a whole one-node Kubernetes.
 
 mod bed;
+mod walkthrough;

@@ -1,0 +1,130 @@
+//! examples/walkthrough, run as a user runs it, with every version of etcd that can be restored.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tokio::process::Command;
+
+use crate::bed::Node;
+use crate::bed::installation::{installed, kubectl, restrict};
+use crate::bed::node::HOST_NAME;
+use crate::bed::s3::OWNER;
+use crate::bed::tools::{tool, tree};
+
+/// A namespace with settings of its own, in which the scripts are run.
+struct Walk {
+    node: &'static Node,
+    namespace: String,
+    bucket: String,
+    version: &'static str,
+    replicas: u32,
+    endpoint: String,
+    authority: PathBuf,
+}
+
+impl Walk {
+    async fn start(version: &'static str, replicas: u32) -> Self {
+        let node = installed().await;
+        let namespace = node.namespace("walk").await;
+        restrict(node, &namespace);
+        let s3 = node.s3().await;
+        let bucket = namespace.clone();
+        s3.bucket(&bucket).await;
+        Self {
+            node,
+            version,
+            replicas,
+            endpoint: s3.endpoint_at(HOST_NAME),
+            authority: s3.authority().to_owned(),
+            namespace,
+            bucket,
+        }
+    }
+
+    /// Runs one script; gives what it printed.
+    async fn run(&self, script: &str) -> String {
+        let begin = Instant::now();
+        let kubectl_in = tool("kubectl").parent().unwrap().display().to_string();
+        let output = Command::new("bash")
+            .arg(tree().join("examples/walkthrough").join(script))
+            .env("PATH", format!("{kubectl_in}:{}", std::env::var("PATH").unwrap()))
+            .env("KUBECONFIG", self.node.kubeconfig())
+            .env("NAMESPACE", &self.namespace)
+            .env("STRATEGY_NAME", &self.namespace)
+            .env("BACKUPCLASS_NAME", &self.namespace)
+            .env("ETCD_VERSION", self.version)
+            .env("ETCD_REPLICAS", self.replicas.to_string())
+            .env("ETCD_SIZE", "256Mi")
+            .env("WAIT_SECONDS", "300")
+            .env("S3_ENDPOINT", &self.endpoint)
+            .env("S3_BUCKET", &self.bucket)
+            .env("S3_ACCESS_KEY", OWNER.access)
+            .env("S3_SECRET_KEY", OWNER.secret)
+            .env("S3_CA_FILE", &self.authority)
+            .env("BUCKET_INFO", self.node.folder().join(format!("bucket-info-{}", self.namespace)))
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(Duration::from_mins(6), output).await.expect("the script ends").unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{script} after {:?}:\n{said}\n{}", begin.elapsed(), self.scene());
+        assert!(!said.contains(OWNER.secret), "{script} prints the secret key");
+        said
+    }
+
+    /// What a person would look at first.
+    fn scene(&self) -> String {
+        let namespace = ["--namespace", self.namespace.as_str()];
+        let of = |arguments: &[&str]| kubectl(self.node, &[arguments, &namespace].concat());
+        [
+            of(&[
+                "get",
+                "etcdclusters,etcdmembers,etcdsnapshots,backupjobs,backups,restorejobs,pods,jobs,pvc",
+                "-o",
+                "wide",
+            ]),
+            of(&["get", "events", "--sort-by=.lastTimestamp"]),
+            of(&["get", "restorejobs,backupjobs", "-o", "yaml"]),
+            kubectl(
+                self.node,
+                &["logs", "--namespace=etcd-warden-system", "-l", "app.kubernetes.io/name=etcd-warden", "--tail=60"],
+            ),
+        ]
+        .join("\n----\n")
+    }
+}
+
+async fn the_old_key_comes_back(version: &'static str, replicas: u32) {
+    let walk = Walk::start(version, replicas).await;
+    walk.run("01-create-strategy.sh").await;
+    walk.run("02-create-bucket.sh").await;
+    walk.run("03-create-etcd-src.sh").await;
+    walk.run("04-create-backupjob.sh").await;
+    let said = walk.run("05-restore-in-place.sh").await;
+    assert!(said.contains("the damage: /etcd-warden/walkthrough = written-after-the-backup"), "{said}");
+    assert!(said.contains("restored: /etcd-warden/walkthrough = written-before-the-backup"), "{said}");
+    // The same Backup once more.
+    walk.run("05-restore-in-place.sh").await;
+    walk.run("cleanup.sh").await;
+    let left = kubectl(
+        walk.node,
+        &["get", "etcdclusters,etcdsnapshots,backupjobs,backups,restorejobs", "-o", "name", "-n", &walk.namespace],
+    );
+    assert_eq!(left.trim(), "No resources found", "{left}");
+}
+
+#[tokio::test]
+async fn with_etcd_3_5() {
+    the_old_key_comes_back("3.5.35", 1).await;
+}
+
+#[tokio::test]
+async fn with_etcd_3_6_and_three_members() {
+    the_old_key_comes_back("3.6.16", 3).await;
+}
+
+#[tokio::test]
+async fn with_etcd_3_7() {
+    the_old_key_comes_back("3.7.3", 1).await;
+}
