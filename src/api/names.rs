@@ -41,6 +41,8 @@ pub mod warden {
     /// Annotation on a seed's Pod: `new` until etcd has formed, `existing` from then on. The container reads it at every
     /// start, so that a seed that lost its data cannot form a second, empty cluster.
     pub const INITIAL_CLUSTER_STATE: &str = "etcd-warden.io/initial-cluster-state";
+    /// Label on what was made for a RestoreJob: the job's UID.
+    pub const RESTORE_JOB_UID: &str = "etcd-warden.io/restore-job-uid";
     /// Label on Pods of snapshot Jobs: the EtcdSnapshot. Deliberately not a label that a Service selects.
     pub const SNAPSHOT: &str = "etcd-warden.io/snapshot";
 }
@@ -148,6 +150,12 @@ pub fn backup(job: &str) -> String {
 #[must_use]
 pub fn backup_beside(job: &str, job_uid: &str) -> String {
     snapshot(job, job_uid)
+}
+
+/// The record of one fact about a RestoreJob. Always the same one for the same fact, so that none is recorded twice.
+#[must_use]
+pub fn restore_record(job: &str, job_uid: &str, fact: &str) -> String {
+    within(job, &format!("-{}-{fact}", uid_digits(job_uid)))
 }
 
 /// An object's name as a label value: the name itself up to 63 characters, else shortened.

@@ -18,6 +18,36 @@ pub const DEFAULT_RESTORE_TIMEOUT_SECONDS: i64 = 1800;
 /// Largest `spec.options.restoreTimeoutSeconds`.
 pub const MAX_RESTORE_TIMEOUT_SECONDS: i64 = 86_400;
 
+/// Conditions of RestoreJobs and their reasons. Each step of a restore is a condition of its own.
+pub mod reason {
+    /// The condition that tells how the whole restore stands.
+    pub const READY: &str = "Ready";
+    /// True: the application has the Backup's data.
+    pub const RESTORE_COMPLETED: &str = "RestoreCompleted";
+    /// False: given up; the message says why and what was left.
+    pub const RESTORE_FAILED: &str = "RestoreFailed";
+    /// False: the Backup does not exist or has nothing stored yet.
+    pub const BACKUP_NOT_READY: &str = "BackupNotReady";
+    /// False: another RestoreJob works on the same application.
+    pub const RESTORE_IN_PROGRESS: &str = "RestoreInProgress";
+    /// False: the old cluster is going.
+    pub const PURGING: &str = "EtcdClusterPurging";
+    /// False: the new cluster is not ready yet.
+    pub const BOOTSTRAPPING: &str = "EtcdClusterBootstrapping";
+    /// False: the API server did not answer, or refused; tried again.
+    pub const API_UNAVAILABLE: &str = "APIUnavailable";
+    /// True, of condition `Validated`: all inputs are recorded.
+    pub const INPUTS_RECORDED: &str = "InputsRecorded";
+    /// True, of condition `EtcdClusterSpecCaptured`.
+    pub const SPEC_CAPTURED: &str = "SpecCaptured";
+    /// True, of condition `TargetPurged`.
+    pub const CLUSTER_PURGED: &str = "ClusterPurged";
+    /// True, of condition `Recreated`.
+    pub const CLUSTER_RECREATED: &str = "ClusterRecreated";
+    /// True, of condition `Verified`.
+    pub const CLUSTER_VERIFIED: &str = "ClusterVerified";
+}
+
 /// Which Backup, into which application.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

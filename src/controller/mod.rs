@@ -12,6 +12,7 @@ pub mod frame;
 pub mod informer;
 pub mod metrics;
 pub mod pods;
+pub mod restorejob;
 pub mod seen;
 pub mod shape;
 pub mod watches;
@@ -39,6 +40,8 @@ pub enum Controller {
     EtcdSnapshot,
     /// BackupJob.
     BackupJob,
+    /// RestoreJob.
+    RestoreJob,
 }
 
 /// What the controllers are told from outside.
@@ -107,6 +110,7 @@ fn start(
         Controller::EtcdCluster | Controller::EtcdSnapshot => Box::pin(std::future::ready(())),
         Controller::EtcdMember => Box::pin(etcdmember::start(watches, context, stop)),
         Controller::BackupJob => backupjob::start(watches, context, stop),
+        Controller::RestoreJob => restorejob::start(watches, context, stop),
     }
 }
 

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::build;
-use super::decide::{Plan, Record, SNAPSHOT_WITHIN, Step, Verdict, decide, is_ours, snapshot_name};
+use super::decide::{Plan, Record, Step, Verdict, decide, is_ours, snapshot_name};
 use super::observe::{Application, Inputs, Observed};
 use super::status::status;
 use crate::api::backup::Backup;
@@ -227,7 +227,7 @@ fn a_running_snapshot_is_waited_for_and_cancelled_when_it_never_ends() {
     };
     let plan = decide(&running, at(60));
     assert_eq!(waits_for(&plan), (phase::RUNNING, reason::ETCD_BACKUP_RUNNING));
-    assert_eq!(plan.again, Some(SNAPSHOT_WITHIN - Duration::from_mins(1)));
+    assert_eq!(plan.again, Some(Duration::from_mins(39)));
     let late = decide(&running, at(2401));
     assert!(failure(&late).contains("40 min"));
     assert_eq!(late.steps, [Step::CancelSnapshot { name: "nightly-0c1d2e3f".to_owned(), uid: "snap-uid".to_owned() }]);

@@ -6,4 +6,5 @@ mod bed;
 mod chart;
 mod examples;
 mod leader;
+mod restores;
 mod stand_in_kubelet;

@@ -1,0 +1,96 @@
+//! Carrying out a restore's actions.
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::api::{DynamicObject, PropagationPolicy};
+use kube::{Api, Client, Error, ResourceExt};
+use serde_json::json;
+
+use super::decide::Action;
+use super::observe::{Observed, clusters};
+use super::{build, facts};
+use crate::api::common::APP_CLUSTER_NAME;
+use crate::api::names::warden;
+use crate::api::restorejob::RestoreJob;
+use crate::k8s::apply::{create, merge};
+use crate::k8s::delete::{Target, delete};
+use crate::k8s::error::{Class, class, message};
+
+/// Why an action could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The API server did not answer, or refused.
+    #[error("cannot {what}")]
+    Api {
+        /// What was tried.
+        what: String,
+        /// What the API server said.
+        source: Error,
+    },
+    /// What was captured is no EtcdCluster.
+    #[error("the captured EtcdCluster cannot be read back")]
+    Capture,
+}
+
+impl Fault {
+    /// The fault and its cause as one sentence, for status.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self {
+            Self::Api { source, .. } => format!("{self}: {}", message(source)),
+            Self::Capture => self.to_string(),
+        }
+    }
+}
+
+/// Does one action. Each can be done again: what is there already is as good as made.
+pub async fn apply(client: &Client, seen: &Observed, action: &Action) -> Result<(), Fault> {
+    let namespace = seen.job.namespace().unwrap_or_default();
+    let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &namespace);
+    let job = &seen.job;
+    let finalizers = |keep: bool| {
+        let others = job.finalizers().iter().filter(|name| *name != warden::RESTORE_FINALIZER).cloned();
+        others.chain(keep.then(|| warden::RESTORE_FINALIZER.to_owned())).collect::<Vec<_>>()
+    };
+    let (what, result) = match action {
+        Action::Hold => {
+            let patch = json!({"metadata": {"finalizers": finalizers(true)}});
+            ("hold the RestoreJob", merge(&jobs, job, patch).await.map(drop))
+        }
+        Action::Release => {
+            let patch = json!({"metadata": {"finalizers": finalizers(false)}});
+            ("release the RestoreJob", merge(&jobs, job, patch).await.map(drop))
+        }
+        Action::Guard => {
+            let patch = json!({"metadata": {"labels": {warden::GUARDS: APP_CLUSTER_NAME}}});
+            ("guard the cluster", merge(&jobs, job, patch).await.map(drop))
+        }
+        Action::Unguard => {
+            let patch = json!({"metadata": {"labels": {warden::GUARDS: null}}});
+            ("end the guard of the cluster", merge(&jobs, job, patch).await.map(drop))
+        }
+        Action::Record(fact) => {
+            let records: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
+            let made = create(&records, &facts::record(job, fact)).await.map(drop);
+            ("write a record", there_already(made))
+        }
+        Action::DeleteCluster { uid, resource_version } => {
+            let target = Target { name: APP_CLUSTER_NAME, uid, resource_version: Some(resource_version) };
+            let deleted = delete(&clusters(client, &namespace), &target, PropagationPolicy::Foreground).await;
+            ("delete the old EtcdCluster", deleted.map(drop))
+        }
+        Action::CreateCluster { capture, inputs } => {
+            let cluster: DynamicObject = build::cluster(job, capture, inputs).ok_or(Fault::Capture)?;
+            let made = create(&clusters(client, &namespace), &cluster).await.map(drop);
+            ("create the new EtcdCluster", there_already(made))
+        }
+    };
+    result.map_err(|source| Fault::Api { what: what.to_owned(), source })
+}
+
+/// A name that is taken: the next look sees by whom.
+fn there_already(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if class(&error) == Class::AlreadyExists => Ok(()),
+        other => other,
+    }
+}

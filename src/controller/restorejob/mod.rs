@@ -1,0 +1,162 @@
+//! RestoreJob: brings an application back to a Backup, in place.
+
+pub mod apply;
+pub mod build;
+pub mod decide;
+pub mod facts;
+pub mod observe;
+pub mod options;
+pub mod source;
+pub mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, ResourceExt};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use self::decide::{Plan, Verdict, decide, is_finished, is_ours};
+use self::observe::{ObserveError, Observed, observe};
+use super::Context;
+use super::frame::{self, Failure, Next, Reconciler};
+use super::informer::Queue;
+use super::watches::Watches;
+use crate::api::common::APP_CLUSTER_NAME;
+use crate::api::names::warden;
+use crate::api::restorejob::{RestoreJob, reason};
+use crate::k8s::apply::replace_status;
+use crate::k8s::events::Events;
+
+/// Most looks in one reconcile. A restore has fewer steps; more is a fault of ours, which must not spin.
+const MOST_LOOKS: usize = 24;
+
+/// Why a reconcile did not end well. All of it is tried again: a restore under way is never left alone.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing could be seen.
+    #[error("observe")]
+    Observe(#[source] ObserveError),
+    /// An action failed; status says so.
+    #[error("action")]
+    Action(#[source] apply::Fault),
+    /// The status could not be written.
+    #[error("cannot write the status")]
+    Status(#[source] kube::Error),
+}
+
+impl Failure for Error {
+    fn is_retried(&self) -> bool {
+        true
+    }
+}
+
+/// The controller.
+pub struct RestoreJobs {
+    client: Client,
+    events: Events,
+}
+
+impl Reconciler for RestoreJobs {
+    type Kind = RestoreJob;
+    type Error = Error;
+    const NAME: &'static str = "restorejob";
+
+    async fn reconcile(&self, job: Arc<RestoreJob>) -> Result<Next, Error> {
+        let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
+        for _ in 0..MOST_LOOKS {
+            let seen = Box::pin(observe(&self.client, &namespace, &name)).await.map_err(Error::Observe)?;
+            let Some(seen) = seen.filter(is_ours) else { return Ok(Next::OnChange) };
+            let now = Timestamp::now();
+            let plan = decide(&seen, now);
+            let fault = self.carry_out(&seen, &plan).await.err();
+            let verdict = fault.as_ref().map_or_else(|| plan.verdict.clone(), unavailable);
+            let idle = plan.actions.is_empty();
+            // Between two looks of one reconcile nobody needs to be told.
+            if idle || fault.is_some() {
+                self.write(&seen, &verdict, now).await?;
+            }
+            match fault {
+                Some(fault) => return Err(Error::Action(fault)),
+                None if idle => return Ok(plan.again.map_or(Next::OnChange, Next::After)),
+                None => {}
+            }
+        }
+        Ok(Next::After(Duration::from_secs(1)))
+    }
+}
+
+impl RestoreJobs {
+    /// Does the plan's actions up to the first that fails.
+    async fn carry_out(&self, seen: &Observed, plan: &Plan) -> Result<(), apply::Fault> {
+        for action in &plan.actions {
+            apply::apply(&self.client, seen, action).await?;
+            info!(action = action.word(), "action done");
+        }
+        Ok(())
+    }
+
+    async fn write(&self, seen: &Observed, verdict: &Verdict, now: Timestamp) -> Result<(), Error> {
+        let status = status::status(seen, verdict, now);
+        if seen.job.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let api: Api<RestoreJob> = Api::namespaced(self.client.clone(), &seen.job.namespace().unwrap_or_default());
+        let job = RestoreJob { status: Some(status), ..seen.job.clone() };
+        replace_status(&api, &job).await.map_err(Error::Status)?;
+        match verdict {
+            Verdict::Waiting { .. } | Verdict::Gone => {}
+            Verdict::Succeeded { message } => {
+                self.events.normal(&job, reason::RESTORE_COMPLETED, "Restore", message.clone()).await;
+            }
+            Verdict::Failed { message } => {
+                self.events.warning(&job, reason::RESTORE_FAILED, "Restore", message.clone()).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An action that will be tried again.
+fn unavailable(fault: &apply::Fault) -> Verdict {
+    Verdict::Waiting { reason: reason::API_UNAVAILABLE, message: fault.told() }
+}
+
+/// Whether nothing is left to do for a job.
+fn is_settled(job: &RestoreJob) -> bool {
+    is_finished(job)
+        && !job.labels().contains_key(warden::GUARDS)
+        && !job.finalizers().iter().any(|name| name == warden::RESTORE_FINALIZER)
+}
+
+/// Starts the controller: says what it listens to, and gives back its work.
+pub fn start(watches: &mut Watches, context: &Context, stop: CancellationToken) -> BoxFuture<'static, ()> {
+    let jobs = watches.restore_jobs.store();
+    let queue = Queue::default();
+    listen(watches, &queue, &jobs);
+    let controller = RestoreJobs { client: context.client.clone(), events: context.events.clone() };
+    let metrics = context.metrics.of(RestoreJobs::NAME);
+    Box::pin(async move { frame::run(controller, jobs, queue.into_triggers(), metrics, stop).await })
+}
+
+fn listen(watches: &mut Watches, queue: &Queue<RestoreJob>, jobs: &Store<RestoreJob>) {
+    watches.restore_jobs.notify(queue, |job| (!is_settled(job)).then(|| ObjectRef::from_obj(job)));
+    let unsettled = |jobs: &Store<RestoreJob>, namespace: Option<String>| -> Vec<ObjectRef<RestoreJob>> {
+        let found = jobs.state().into_iter().filter(|job| !is_settled(job) && job.namespace() == namespace);
+        found.map(|job| ObjectRef::from_obj(job.as_ref())).collect()
+    };
+    let known = jobs.clone();
+    watches.clusters.notify(queue, move |cluster| {
+        let named = cluster.name_any() == APP_CLUSTER_NAME;
+        if named { unsettled(&known, cluster.namespace()) } else { Vec::new() }
+    });
+    let known = jobs.clone();
+    watches.members.notify(queue, move |member| unsettled(&known, member.namespace()));
+    let known = jobs.clone();
+    watches.member_pods.notify(queue, move |pod| unsettled(&known, pod.namespace()));
+    let known = jobs.clone();
+    watches.claims.notify(queue, move |claim| unsettled(&known, claim.namespace()));
+}

@@ -1,0 +1,155 @@
+//! What a restore's next step depends on. Everything is read from the API server itself: what is deleted and created
+//! here must not hang on a copy that lags behind.
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta};
+use kube::{Api, Client, Error, Resource, ResourceExt};
+
+use super::facts::{Facts, Unreadable};
+use crate::api::backup::Backup;
+use crate::api::common::APP_CLUSTER_NAME;
+use crate::api::etcdcluster::EtcdCluster;
+use crate::api::etcdmember::EtcdMember;
+use crate::api::names::{operator, warden};
+use crate::api::restorejob::RestoreJob;
+use crate::checks::Known;
+use crate::k8s::error::{is_not_found, message};
+
+/// Everything that was seen. What could not be read says so.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The job.
+    pub job: RestoreJob,
+    /// What is on record.
+    pub facts: Facts,
+    /// The Backup; read only until the inputs are recorded.
+    pub backup: Known<Backup>,
+    /// The RestoreJobs of this namespace; read only until the inputs are recorded.
+    pub others: Known<Vec<RestoreJob>>,
+    /// The application's EtcdCluster, whole.
+    pub cluster: Known<DynamicObject>,
+    /// What is left of the cluster's members; read only while the old cluster goes.
+    pub remains: Known<Remains>,
+}
+
+/// What is left of a cluster's members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// Members.
+    pub members: Vec<Remnant>,
+    /// Pods of members.
+    pub pods: Vec<Remnant>,
+    /// Volume claims of members.
+    pub claims: Vec<Remnant>,
+}
+
+/// One object that is left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remnant {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// UID of what controls it.
+    pub owner_uid: String,
+}
+
+/// Why nothing could be seen at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The job or its records could not be read. Retried.
+    #[error("cannot read {what}")]
+    Read {
+        /// What.
+        what: &'static str,
+        /// What the API server said.
+        source: Error,
+    },
+    /// A record makes no sense.
+    #[error("records")]
+    Records(#[source] Unreadable),
+}
+
+/// The EtcdCluster, untyped: fields that we do not know come back after the restore, too.
+#[must_use]
+pub fn clusters(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<EtcdCluster>(&()))
+}
+
+/// Reads what the job's next step depends on; `None` where the job is gone.
+pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Option<Observed>, ObserveError> {
+    let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), namespace);
+    let read = |what: &'static str| move |source: Error| ObserveError::Read { what, source };
+    let Some(job) = jobs.get_opt(name).await.map_err(read("the RestoreJob"))? else { return Ok(None) };
+    let records: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
+    let selector = format!("{}={}", warden::RESTORE_JOB_UID, job.uid().unwrap_or_default());
+    let records = records.list(&ListParams::default().labels(&selector)).await.map_err(read("the records"))?;
+    let facts = Facts::read(&records.items).map_err(ObserveError::Records)?;
+    let begins = facts.inputs.is_none();
+    let goes = facts.purge_intent.is_some() && facts.purged.is_none();
+    let backups: Api<Backup> = Api::namespaced(client.clone(), namespace);
+    let api = clusters(client, namespace);
+    let (backup, others, cluster, remains) = tokio::join!(
+        when(begins, async { answer(backups.get(&job.spec.backup_ref.name).await) }),
+        when(begins, async { listed(jobs.list(&ListParams::default()).await.map(|list| list.items)) }),
+        async { answer(api.get(APP_CLUSTER_NAME).await) },
+        when(goes, async { listed(remains(client, namespace).await) }),
+    );
+    Ok(Some(Observed { job, facts, backup, others, cluster, remains }))
+}
+
+async fn when<T>(needed: bool, read: impl Future<Output = Known<T>>) -> Known<T> {
+    if needed { read.await } else { Known::Unknown("not read: not needed now".to_owned()) }
+}
+
+fn answer<T>(result: Result<T, Error>) -> Known<T> {
+    match result {
+        Ok(found) => Known::Found(found),
+        Err(error) if is_not_found(&error) => Known::Absent,
+        Err(error) => Known::Unknown(message(&error)),
+    }
+}
+
+/// A list that is not served is not an empty one.
+fn listed<T>(result: Result<T, Error>) -> Known<T> {
+    match result {
+        Ok(found) => Known::Found(found),
+        Err(error) => Known::Unknown(message(&error)),
+    }
+}
+
+async fn remains(client: &Client, namespace: &str) -> Result<Remains, Error> {
+    let members: Api<EtcdMember> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let of_cluster = ListParams::default().labels(&format!("{}={APP_CLUSTER_NAME}", operator::CLUSTER));
+    let (members, pods, claims) = tokio::try_join!(
+        members.list_metadata(&of_cluster),
+        pods.list_metadata(&of_cluster),
+        claims.list_metadata(&of_cluster)
+    )?;
+    // Other Pods may carry the label: those of snapshots, say. Members' are controlled by a member.
+    Ok(Remains {
+        members: members.items.iter().map(|object| remnant(object, &EtcdCluster::kind(&()))).collect(),
+        pods: of_members(&pods.items),
+        claims: of_members(&claims.items),
+    })
+}
+
+fn of_members<K>(objects: &[PartialObjectMeta<K>]) -> Vec<Remnant> {
+    let all = objects.iter().map(|object| remnant(object, &EtcdMember::kind(&())));
+    all.filter(|remnant| !remnant.owner_uid.is_empty()).collect()
+}
+
+fn remnant<K>(object: &PartialObjectMeta<K>, owner_kind: &str) -> Remnant {
+    let metadata = &object.metadata;
+    let owners = metadata.owner_references.iter().flatten();
+    let owner =
+        owners.filter(|owner| owner.kind == owner_kind && owner.controller == Some(true)).map(|owner| &owner.uid);
+    Remnant {
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        owner_uid: owner.max().cloned().unwrap_or_default(),
+    }
+}

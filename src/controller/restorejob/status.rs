@@ -1,0 +1,72 @@
+//! What a RestoreJob's status says.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::decide::{Step, Verdict, reached};
+use super::observe::Observed;
+use crate::api::backupjob::phase;
+use crate::api::condition::{Finding, set};
+use crate::api::restorejob::{RestoreJobStatus, reason};
+
+/// The status that follows from what is on record and a verdict.
+#[must_use]
+pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobStatus {
+    let mut status = seen.job.status.clone().unwrap_or_default();
+    status.started_at.get_or_insert(Time(now));
+    let generation = seen.job.metadata.generation;
+    let conditions = status.conditions.get_or_insert_default();
+    for step in Step::ALL.into_iter().filter(|step| reached(seen, *step)) {
+        let (reason, message) = told(seen, step);
+        let finding = Finding { type_: step.word(), status: true, reason: reason.to_owned(), message };
+        set(conditions, &finding, generation, now);
+        status.step = Some(step.word().to_owned());
+    }
+    let (phase, holds, reason, message) = match verdict {
+        Verdict::Gone => return status,
+        Verdict::Waiting { reason, message } => (phase::RUNNING, false, *reason, message.clone()),
+        Verdict::Succeeded { message } => (phase::SUCCEEDED, true, reason::RESTORE_COMPLETED, message.clone()),
+        Verdict::Failed { message } => (phase::FAILED, false, reason::RESTORE_FAILED, message.clone()),
+    };
+    if is_terminal(phase) {
+        status.message = Some(message.clone());
+        status.completed_at.get_or_insert(Time(now));
+    }
+    status.phase = Some(phase.to_owned());
+    let finding = Finding { type_: reason::READY, status: holds, reason: reason.to_owned(), message };
+    set(conditions, &finding, generation, now);
+    status
+}
+
+/// Reason and message of a step's condition.
+fn told(seen: &Observed, step: Step) -> (&'static str, String) {
+    let facts = &seen.facts;
+    match step {
+        Step::Validated => {
+            let inputs = facts.inputs.as_ref().map(|inputs| &inputs.fact);
+            let key = inputs.and_then(|inputs| inputs.source.s3.key.clone()).unwrap_or_default();
+            let bucket = inputs.map(|inputs| inputs.source.s3.bucket.clone()).unwrap_or_default();
+            (reason::INPUTS_RECORDED, format!("s3://{bucket}/{key} is restored"))
+        }
+        Step::EtcdClusterSpecCaptured => {
+            (reason::SPEC_CAPTURED, "the whole EtcdCluster is recorded in a ControllerRevision".to_owned())
+        }
+        Step::TargetPurged => {
+            (reason::CLUSTER_PURGED, "the old EtcdCluster, its members, Pods and volumes are gone".to_owned())
+        }
+        Step::Recreated => {
+            let uid = facts.created.as_ref().map(|created| created.fact.cluster_uid.clone()).unwrap_or_default();
+            (reason::CLUSTER_RECREATED, format!("the new EtcdCluster has UID {uid}"))
+        }
+        Step::Verified => {
+            let ready = facts.verified.as_ref().map(|verified| verified.fact.ready_members).unwrap_or_default();
+            (reason::CLUSTER_VERIFIED, format!("the new EtcdCluster is available, {ready} members are ready"))
+        }
+    }
+}
+
+/// Whether a phase is final.
+#[must_use]
+pub fn is_terminal(phase: &str) -> bool {
+    phase == phase::SUCCEEDED || phase == phase::FAILED
+}
