@@ -2,8 +2,10 @@
 
 use crate::bed::control_plane::Options;
 use crate::bed::etcd::Version;
+use crate::bed::stand_in::Plane;
 use crate::bed::stand_in::kubelet::images::Images;
 use crate::bed::{ControlPlane, StandInKubelet, wait_for};
+use etcd_warden::api::etcdmember::EtcdMember;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerState, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams};
@@ -456,4 +458,61 @@ fn descendants(pid: u32) -> Vec<u32> {
 fn link_to(address: &str) -> String {
     let octets: Vec<u32> = address.split('.').map(|octet| octet.parse().unwrap()).collect();
     format!("stand-in-{}", (octets[1] - 18) * 256 + octets[2])
+}
+
+#[tokio::test]
+async fn our_server_brings_a_member_up_and_reaches_it_by_name() {
+    let plane = Plane::start(&[Version::V3_6]).await;
+    let serve = plane.serve(&["--controllers=etcdmember"]).await;
+    let namespace = plane.control_plane.namespace("member").await;
+    let version = Version::V3_6.number();
+    let cluster = format!(
+        "
+apiVersion: v1
+kind: Service
+metadata: {{name: etcd}}
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {{etcd-operator.cozystack.io/cluster: etcd}}
+  ports: [{{name: peer, port: 2380}}]
+---
+apiVersion: etcd-operator.cozystack.io/v1alpha2
+kind: EtcdCluster
+metadata: {{name: etcd}}
+spec: {{version: {version}, replicas: 1, storage: {{size: 1Gi}}}}
+"
+    );
+    let uid = plane.control_plane.apply(&namespace, &cluster).await[1].metadata.uid.clone().unwrap();
+    let member = format!(
+        "
+apiVersion: etcd-operator.cozystack.io/v1alpha2
+kind: EtcdMember
+metadata:
+  name: m
+  labels: {{etcd-operator.cozystack.io/cluster: etcd}}
+  ownerReferences:
+  - {{apiVersion: etcd-operator.cozystack.io/v1alpha2, kind: EtcdCluster, name: etcd, uid: {uid}, controller: true}}
+spec:
+  clusterName: etcd
+  clusterToken: t
+  bootstrap: true
+  initialCluster: m=http://m.etcd.{namespace}.svc:2380
+  version: {version}
+  storage: {{size: 1Gi}}
+"
+    );
+    plane.control_plane.apply(&namespace, &member).await;
+    let members: Api<EtcdMember> = Api::namespaced(plane.client().await, &namespace);
+    // Ready means that our server has asked the member who it is, at its Pod's name.
+    wait_for("the member to be ready", SOON, async || {
+        let status = members.get("m").await.map_err(|e| e.to_string())?.status.unwrap_or_default();
+        let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+        if ready { Ok(()) } else { Err(format!("{status:?}\n{}", serve.last_words())) }
+    })
+    .await;
+    let pods = plane.members(&namespace, "etcd").await;
+    assert_eq!(plane.etcdctl(&pods[0], &["put", "key", "value"]).await.as_deref(), Ok("OK\n"));
+    serve.process.kill().await;
+    assert!(!serve.process.running());
 }

@@ -2,5 +2,7 @@
 //! one, and in its docs what it does differently.
 
 pub mod kubelet;
+pub mod plane;
 
 pub use kubelet::StandInKubelet;
+pub use plane::Plane;
