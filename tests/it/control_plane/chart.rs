@@ -127,7 +127,7 @@ async fn the_guard_holds_with_every_replica_dead() {
     })
     .await;
     assert!(refused.contains("RestoreJob job is restoring this EtcdCluster"), "{refused}");
-    assert!(refused.contains("etcd-warden.io/abort=true"), "{refused}");
+    assert!(refused.contains("etcd-warden.io/ignore-restore: job"), "{refused}");
     // Other names, other namespaces, and clusters that another job guards are free.
     create(&client, &tenant, &cluster("other", 1)).await.unwrap();
     create(&client, &elsewhere, &cluster("etcd", 1)).await.unwrap();
