@@ -1,5 +1,22 @@
-//! Policy documents and what comes of them: findings about one object.
+//! Policy documents (ValidatingAdmissionPolicy and its bindings) and what they find in a request. Pure: files are read
+//! by whoever has them.
 
+mod allow;
+mod builtin;
+mod cel;
+mod document;
 mod finding;
+mod load;
+mod message;
+mod projection;
+mod set;
+pub mod yaml;
 
+pub use allow::Refused;
+pub use builtin::{builtin, builtin_files};
 pub use finding::{Action, Basis, Cause, Finding};
+pub use load::{File, LoadError, Place, load};
+pub use set::{Input, PolicySet, Summary};
+
+#[cfg(test)]
+mod tests;

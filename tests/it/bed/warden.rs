@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const START_WITHIN: Duration = Duration::from_secs(60);
+const START_WITHIN: Duration = Duration::from_mins(1);
 const DAEMON: &str = "etcd-warden";
 
 /// A serving process that lives as long as this value.
@@ -85,7 +85,8 @@ impl Warden {
 
 /// Installs our CustomResourceDefinitions and waits until the API server serves them.
 pub async fn install_crds(bed: &ControlPlane) {
-    let yaml: String = crd::all().iter().map(|crd| format!("---\n{}", crd::to_yaml(crd).expect("YAML"))).collect();
+    let documents: Vec<String> = crd::all().iter().map(|crd| crd::to_yaml(crd).expect("YAML")).collect();
+    let yaml = documents.join("---\n");
     bed.apply("", &yaml).await;
     let client: Client = bed.client().await;
     for crd in crd::all() {
