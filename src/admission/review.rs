@@ -51,6 +51,18 @@ pub struct GroupVersionKind {
     pub kind: String,
 }
 
+/// A group, version and resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionResource {
+    /// API group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Resource, in the plural.
+    pub resource: String,
+}
+
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -66,8 +78,10 @@ pub struct Request {
     pub api_version: String,
     /// Identifies the question.
     pub uid: String,
-    /// Kind of the object.
+    /// Kind of the object; of a subresource, the kind that stands for it, such as Scale.
     pub kind: GroupVersionKind,
+    /// Resource that is asked about.
+    pub resource: GroupVersionResource,
     /// Subresource; empty for the object itself.
     pub subresource: String,
     /// Namespace; empty for cluster-scoped kinds.
@@ -106,6 +120,8 @@ struct WireRequest<'a> {
     uid: Option<String>,
     #[serde(default)]
     kind: Option<GroupVersionKind>,
+    #[serde(default)]
+    resource: Option<GroupVersionResource>,
     #[serde(default)]
     sub_resource: Option<String>,
     #[serde(default)]
@@ -157,6 +173,7 @@ impl Request {
             api_version: review.api_version.into_owned(),
             uid,
             kind: request.kind.unwrap_or_default(),
+            resource: request.resource.unwrap_or_default(),
             subresource: request.sub_resource.unwrap_or_default(),
             namespace: request.namespace.unwrap_or_default(),
             name: request.name.unwrap_or_default(),

@@ -25,7 +25,7 @@ use super::review::Request;
 use super::tls::chain;
 use super::writers::Writers;
 use crate::checks::{Change, Kind, Lookup, Verdict, judge};
-use crate::policy::Action;
+use crate::policy::{Action, PolicySet};
 
 /// Largest body that is read: a review can hold two objects of 3 MiB each.
 pub(super) const BODY_LIMIT: usize = 7 * 1024 * 1024;
@@ -39,6 +39,7 @@ const INLINE: usize = 64 * 1024;
 /// What both questions are answered with.
 #[derive(Clone)]
 pub(super) struct Service {
+    pub(super) policies: Arc<PolicySet>,
     pub(super) lookup: Arc<dyn Lookup>,
     pub(super) writers: Arc<Writers>,
     pub(super) metrics: Metrics,
@@ -171,7 +172,7 @@ impl Service {
             let message = format!("the object cannot be read: {why}");
             return request.answer_refused(400, "BadRequest", &message);
         }
-        let Some(kind) = Kind::of(&request.kind.group, &request.kind.kind) else {
+        let Some(kind) = Kind::of_resource(&request.resource.group, &request.resource.resource) else {
             return request.answer(&Verdict::default());
         };
         let change = Change {
@@ -180,6 +181,7 @@ impl Service {
             subresource: &request.subresource,
             namespace: &request.namespace,
             name: &request.name,
+            user: &request.user,
             identity: self.writers.identity(&request.user),
             object: request.object.as_ref(),
             old: request.old_object.as_ref(),
@@ -191,7 +193,7 @@ impl Service {
             Question::Mutate => request.answer_with_patch(&defaults(&change, &*self.lookup)),
             Question::Validate => {
                 let started = Instant::now();
-                let verdict = judge(&change, &*self.lookup);
+                let verdict = judge(&change, &self.policies, &*self.lookup);
                 self.metrics.count(kind, &verdict, started.elapsed().as_secs_f64());
                 tell(request, &verdict);
                 request.answer(&verdict)

@@ -9,6 +9,7 @@ use crate::runtime::metrics::Metrics as Registry;
 
 fn service() -> Service {
     Service {
+        policies: Arc::new(crate::policy::load(&crate::policy::builtin_files()).unwrap()),
         lookup: Arc::new(Objects::default()),
         writers: Arc::new(Writers::default()),
         metrics: Metrics::new(&Registry::new("program", "1").unwrap()).unwrap(),
@@ -32,6 +33,7 @@ async fn post(service: &Service, path: &str, content_type: &str, body: impl Into
 fn pvc_strategy() -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "operation": "CREATE",
+        "resource": {"group": "strategy.backups.cozystack.io", "version": "v1alpha1", "resource": "etcds"},
         "kind": {"group": "strategy.backups.cozystack.io", "version": "v1alpha1", "kind": "Etcd"},
         "object": {"metadata": {"name": "s"}, "spec": {"template": {"destination": {"pvc": {"claimName": "c"}}}}},
     }})

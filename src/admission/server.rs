@@ -20,6 +20,7 @@ use super::registration::build::Endpoint;
 use super::router::{Drain, Service, router};
 use super::tls::{self, Serving, Trust};
 use super::writers::Writers;
+use crate::policy;
 use crate::runtime::metrics::Metrics as Registry;
 use crate::runtime::readiness::{Gate, Readiness};
 
@@ -50,6 +51,8 @@ pub struct Settings {
     pub owner_role: Option<String>,
     /// Others who may write what only we should.
     pub trusted_writers: Vec<String>,
+    /// Policy files: our own and those that were mounted.
+    pub policies: Vec<policy::File>,
     /// After the signal to stop, requests are answered until none came for this long.
     pub quiet: Duration,
 }
@@ -79,6 +82,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// Policies could not be loaded.
+    #[error("{} in the policies: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Policies(Vec<policy::LoadError>),
     /// A metric could not be registered.
     #[error("cannot register metrics")]
     Metrics(#[source] prometheus::Error),
@@ -105,6 +111,7 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
 
     let writers = settings.trusted_writers.iter().cloned().chain(settings.own_user.clone());
     let service = Service {
+        policies: Arc::new(policy::load(&settings.policies).map_err(Error::Policies)?),
         lookup: Arc::new(caches),
         writers: Arc::new(Writers::new(writers)),
         metrics,

@@ -62,7 +62,9 @@ pub struct Change<'a> {
     pub namespace: &'a str,
     /// Name; empty where the API server is still to generate it.
     pub name: &'a str,
-    /// Who asks.
+    /// Name of who asks; empty where nobody said.
+    pub user: &'a str,
+    /// Who that is to us.
     pub identity: Identity,
     /// The object as it shall be; absent on DELETE.
     pub object: Option<&'a Value>,
@@ -136,6 +138,7 @@ mod tests {
             subresource: "",
             namespace: "t",
             name: "etcd",
+            user: "",
             identity: Identity::Unknown,
             object: Some(new),
             old: Some(old),

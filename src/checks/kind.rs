@@ -49,6 +49,12 @@ impl Kind {
         Self::ALL.into_iter().find(|known| known.group() == group && known.name() == kind)
     }
 
+    /// The kind of this group and resource (in the plural), in any version.
+    #[must_use]
+    pub fn of_resource(group: &str, resource: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.group() == group && known.plural() == resource)
+    }
+
     /// The kind of an object that carries `apiVersion` and `kind`.
     #[must_use]
     pub fn of_object(object: &serde_json::Value) -> Option<Self> {

@@ -2,14 +2,13 @@
 //! together with other objects, and what of that may be held against this very change.
 
 mod backup;
+pub mod cases;
 mod change;
-mod etcdcluster;
 mod kind;
 mod lookup;
 mod ratchet;
 mod relation;
 mod restorejob;
-mod strategy;
 pub mod view;
 
 pub use change::{Change, Identity, Operation};
@@ -17,7 +16,7 @@ pub use kind::Kind;
 pub use lookup::{Known, Lookup, Nothing, Objects};
 pub use relation::{Relation, relation};
 
-use crate::policy::{Action, Finding};
+use crate::policy::{Action, Finding, Input, PolicySet};
 
 /// What was found about a change, the refusals first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,27 +38,49 @@ impl Verdict {
     }
 }
 
-/// Judges a change.
+/// Judges a change: by policies what it says by itself, by the rest what takes other objects or more than CEL.
 #[must_use]
-pub fn judge(change: &Change<'_>, lookup: &dyn Lookup) -> Verdict {
+pub fn judge(change: &Change<'_>, policies: &PolicySet, lookup: &dyn Lookup) -> Verdict {
     if change.is_exempt() || relation(change, lookup) == Relation::Foreign {
         return Verdict::default();
     }
-    let mut findings = find(change, lookup);
+    let mut findings = find(change, policies, lookup);
     if change.operation == Operation::Update {
-        ratchet::apply(change, &mut findings, |old| find(old, lookup));
+        ratchet::apply(change, &mut findings, |old| find(old, policies, lookup));
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.action));
     Verdict { findings }
 }
 
-fn find(change: &Change<'_>, lookup: &dyn Lookup) -> Vec<Finding> {
-    let mut findings = Vec::new();
+fn find(change: &Change<'_>, policies: &PolicySet, lookup: &dyn Lookup) -> Vec<Finding> {
+    let mut findings = policies.evaluate(&input(change));
     match change.kind {
-        Kind::EtcdCluster => etcdcluster::check(change, &mut findings),
-        Kind::Strategy | Kind::WardenStrategy => strategy::check(change, &mut findings),
         Kind::RestoreJob => restorejob::check(change, lookup, &mut findings),
-        Kind::EtcdMember | Kind::EtcdSnapshot | Kind::BackupClass | Kind::BackupJob | Kind::Backup | Kind::Plan => {}
+        Kind::EtcdCluster
+        | Kind::Strategy
+        | Kind::WardenStrategy
+        | Kind::EtcdMember
+        | Kind::EtcdSnapshot
+        | Kind::BackupClass
+        | Kind::BackupJob
+        | Kind::Backup
+        | Kind::Plan => {}
     }
     findings
+}
+
+fn input<'a>(change: &Change<'a>) -> Input<'a> {
+    Input {
+        group: change.kind.group(),
+        version: change.kind.version(),
+        resource: change.kind.plural(),
+        kind: change.kind.name(),
+        subresource: change.subresource,
+        operation: change.operation.as_str(),
+        namespace: change.namespace,
+        name: change.name,
+        user: change.user,
+        object: change.object,
+        old: change.old,
+    }
 }

@@ -103,6 +103,7 @@ impl Flags {
             own_user,
             owner_role: self.webhook_owner.clone(),
             trusted_writers: self.trusted_writer.clone(),
+            policies: crate::policy::builtin_files(),
             quiet: Duration::from_secs(self.quiet_seconds),
         }
     }

@@ -11,6 +11,7 @@ fn create(kind: Kind, object: &Value) -> Change<'_> {
         subresource: "",
         namespace: "tenant-a",
         name: "",
+        user: "",
         identity: Identity::Unknown,
         object: Some(object),
         old: None,

@@ -208,6 +208,7 @@ fn review(group: &str, object: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "0d5bf4ee-0000-4000-8000-000000000000", "operation": "CREATE", "userInfo": {"username": "anna"},
         "kind": {"group": group, "version": "v1alpha1", "kind": object["kind"]},
+        "resource": {"group": group, "version": "v1alpha1", "resource": "etcds"},
         "object": object, "oldObject": null, "dryRun": false}})
 }
 

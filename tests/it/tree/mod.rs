@@ -3,3 +3,4 @@
 mod architecture;
 mod chart;
 mod crds;
+mod policies;

@@ -1,0 +1,81 @@
+//! The policy files and their cases: every case comes out as it says, and no rule could be taken away unnoticed.
+
+use etcd_warden::checks::cases::{Case, Outcome, read};
+use etcd_warden::policy::{File, PolicySet, builtin_files, load};
+use serde_json::Value;
+
+fn cases() -> Vec<(String, Case)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/cases");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+        .iter()
+        .flat_map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let cases = read(&std::fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            cases.into_iter().map(move |case| (name.clone(), case))
+        })
+        .collect()
+}
+
+fn failures<'a>(cases: &'a [(String, Case)], policies: &PolicySet) -> Vec<(&'a str, &'a str, Outcome)> {
+    cases
+        .iter()
+        .map(|(file, case)| (file.as_str(), case.case.as_str(), case.run(policies)))
+        .filter(|(_, _, outcome)| *outcome != Outcome::Passed)
+        .collect()
+}
+
+#[test]
+fn every_case_comes_out_as_it_says() {
+    let cases = cases();
+    assert!(cases.len() > 50, "only {} cases", cases.len());
+    let failed = failures(&cases, &load(&builtin_files()).unwrap());
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// The policy files without one validation: `None` where there is none of this number.
+fn without(number: usize) -> Option<(String, Vec<File>)> {
+    let mut seen = 0;
+    let mut removed = None;
+    let files = builtin_files()
+        .into_iter()
+        .map(|file| {
+            let mut documents: Vec<Value> = etcd_warden::policy::yaml::documents(&file.text)
+                .iter()
+                .map(|document| document.read().unwrap())
+                .collect();
+            for document in &mut documents {
+                let name = document["metadata"]["name"].as_str().unwrap().to_owned();
+                let Some(validations) = document["spec"].get_mut("validations") else { continue };
+                for validation in validations.as_array_mut().unwrap() {
+                    if seen == number {
+                        removed = Some(format!("{name}: {}", validation["expression"]));
+                        validation["expression"] = "true".into();
+                        validation.as_object_mut().unwrap().remove("messageExpression");
+                    }
+                    seen += 1;
+                }
+            }
+            let text: Vec<String> = documents.iter().map(ToString::to_string).collect();
+            File { name: file.name, text: text.join("\n---\n") }
+        })
+        .collect();
+    removed.map(|removed| (removed, files))
+}
+
+#[test]
+fn no_rule_can_be_taken_away_unnoticed() {
+    let cases = cases();
+    assert!(failures(&cases, &load(&builtin_files()).unwrap()).is_empty(), "a case fails with every rule in place");
+    let mut unnoticed = Vec::new();
+    let mut number = 0;
+    while let Some((rule, files)) = without(number) {
+        if failures(&cases, &load(&files).unwrap()).is_empty() {
+            unnoticed.push(rule);
+        }
+        number += 1;
+    }
+    assert!(number > 15, "only {number} rules");
+    assert!(unnoticed.is_empty(), "no case shows these rules: {unnoticed:#?}");
+}
