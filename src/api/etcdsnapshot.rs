@@ -25,6 +25,50 @@ pub mod phase {
     pub const FAILED: &str = "Failed";
 }
 
+/// Types of `status.conditions`.
+pub mod condition_type {
+    /// Whether the snapshot is stored and verified.
+    pub const READY: &str = "Ready";
+}
+
+/// Reasons of the condition `Ready`.
+pub mod reason {
+    /// Stored and verified.
+    pub const SNAPSHOT_STORED: &str = "SnapshotStored";
+    /// The Job was just made.
+    pub const JOB_CREATED: &str = "JobCreated";
+    /// The Job is at work.
+    pub const JOB_RUNNING: &str = "JobRunning";
+    /// The Job failed; the message has the agent's own reason.
+    pub const JOB_FAILED: &str = "JobFailed";
+    /// The Job could not be made yet.
+    pub const JOB_NOT_CREATED: &str = "JobNotCreated";
+    /// A Job of another owner has the name.
+    pub const JOB_NAME_TAKEN: &str = "JobNameTaken";
+    /// The Job, or its Pod, was gone before it told how it ended.
+    pub const SNAPSHOT_JOB_LOST: &str = "SnapshotJobLost";
+    /// The cluster does not exist.
+    pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
+    /// The cluster could not be read.
+    pub const CLUSTER_UNAVAILABLE: &str = "ClusterUnavailable";
+    /// The operator does not know the image of its agent.
+    pub const OPERATOR_IMAGE_NOT_CONFIGURED: &str = "OperatorImageNotConfigured";
+    /// The cluster's authentication is not switched on yet, or was not within 15 minutes.
+    pub const AUTH_LATCH_TIMEOUT: &str = "AuthLatchTimeout";
+    /// The destination names none or both of S3 and a volume.
+    pub const INVALID_DESTINATION: &str = "InvalidDestination";
+    /// Another snapshot of the same cluster comes first.
+    pub const WAITING_FOR_SNAPSHOT: &str = "WaitingForSnapshot";
+}
+
+impl EtcdSnapshot {
+    /// The phase, if there is one yet.
+    #[must_use]
+    pub fn phase(&self) -> Option<&str> {
+        self.status.as_ref()?.phase.as_deref().filter(|phase| !phase.is_empty())
+    }
+}
+
 /// Which cluster is snapshot, and where to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

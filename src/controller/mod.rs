@@ -8,6 +8,7 @@ pub mod agent_pod;
 pub mod backup;
 pub mod backupjob;
 pub mod etcdmember;
+pub mod etcdsnapshot;
 pub mod frame;
 pub mod informer;
 pub mod metrics;
@@ -107,7 +108,8 @@ fn start(
 ) -> BoxFuture<'static, ()> {
     let stop = stop.clone();
     match controller {
-        Controller::EtcdCluster | Controller::EtcdSnapshot => Box::pin(std::future::ready(())),
+        Controller::EtcdCluster => Box::pin(std::future::ready(())),
+        Controller::EtcdSnapshot => Box::pin(etcdsnapshot::start(watches, context, stop)),
         Controller::EtcdMember => Box::pin(etcdmember::start(watches, context, stop)),
         Controller::BackupJob => backupjob::start(watches, context, stop),
         Controller::RestoreJob => restorejob::start(watches, context, stop),

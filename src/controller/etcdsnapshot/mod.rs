@@ -1,0 +1,183 @@
+//! EtcdSnapshot: one snapshot, taken once by a Job with the agent. The Job's own word, in the termination message, is
+//! what counts; the object's status is what a person reads.
+
+mod apply;
+pub mod build;
+pub mod decide;
+pub mod observe;
+pub mod status;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Resource, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use super::frame::{Failure, Next, Reconciler, chain, run};
+use super::informer::{Queue, controller_of};
+use super::watches::Watches;
+use super::{Context, ready};
+use crate::api::etcdcluster::EtcdCluster;
+use crate::api::etcdmember::EtcdMember;
+use crate::api::etcdsnapshot::{EtcdSnapshot, EtcdSnapshotStatus, phase};
+use crate::api::names::warden;
+use crate::k8s::apply::replace_status;
+use crate::k8s::error::{Class, class, message};
+
+/// Why a look at a snapshot did not end well. Always retried: what the API server refuses now it may grant later.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing}: {}", message(source))]
+pub struct Error {
+    /// What was tried.
+    doing: &'static str,
+    /// What the API server said.
+    source: kube::Error,
+}
+
+impl Failure for Error {
+    fn is_retried(&self) -> bool {
+        true
+    }
+}
+
+/// What the controller reads.
+pub struct Reader {
+    context: Context,
+    clusters: Store<EtcdCluster>,
+    members: Store<EtcdMember>,
+    snapshots: Store<EtcdSnapshot>,
+    jobs: Store<Job>,
+    pods: Store<Pod>,
+}
+
+impl Reader {
+    fn api<K>(&self, snapshot: &EtcdSnapshot) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.context.client.clone(), &snapshot.namespace().unwrap_or_default())
+    }
+
+    async fn write_status(&self, snapshot: &EtcdSnapshot, status: EtcdSnapshotStatus) -> Result<(), Error> {
+        if snapshot.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let ended = decide::has_ended(status.phase.as_deref()) && !decide::has_ended(snapshot.phase());
+        let updated = EtcdSnapshot { status: Some(status), ..snapshot.clone() };
+        match replace_status(&self.api(snapshot), &updated).await {
+            Ok(written) if ended => {
+                self.tell(&written).await;
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) if class(&error) == Class::NotFound => Ok(()),
+            Err(source) => Err(Error { doing: "write the status", source }),
+        }
+    }
+
+    /// The end of a snapshot is an event, so that it also stands under `kubectl get events`.
+    async fn tell(&self, snapshot: &EtcdSnapshot) {
+        let ready = snapshot.status.as_ref().and_then(|status| status.conditions.as_deref()).and_then(|conditions| {
+            crate::api::condition::find(conditions, crate::api::etcdsnapshot::condition_type::READY)
+        });
+        let Some(ready) = ready else { return };
+        let (reason, note) = (ready.reason.clone(), ready.message.clone());
+        if snapshot.phase() == Some(phase::COMPLETE) {
+            self.context.events.normal(snapshot, &reason, "Snapshot", note).await;
+        } else {
+            self.context.events.warning(snapshot, &reason, "Snapshot", note).await;
+        }
+    }
+}
+
+impl Reconciler for Reader {
+    type Kind = EtcdSnapshot;
+    type Error = Error;
+    const NAME: &'static str = "etcdsnapshot";
+
+    async fn reconcile(&self, snapshot: Arc<EtcdSnapshot>) -> Result<Next, Error> {
+        if snapshot.metadata.deletion_timestamp.is_some() {
+            // The Job goes with its owner; the stored object stays.
+            return Ok(Next::OnChange);
+        }
+        let seen = observe::observe(self, snapshot).await;
+        let now = Timestamp::now();
+        let plan = decide::decide(&seen, self.context.settings.agent_image.as_deref(), now);
+        let result = apply::apply(self, &seen, plan.step.as_ref()).await;
+        let failure = result.as_ref().err().map(|error| chain(error));
+        let status = status::compute(&seen, &plan, failure.as_deref(), now);
+        let written = self.write_status(&seen.snapshot, status).await;
+        result.and(written)?;
+        Ok(plan.look_again.map_or(Next::OnChange, Next::After))
+    }
+}
+
+/// Starts the controller.
+pub fn start(
+    watches: &mut Watches,
+    context: &Context,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
+    let queue = Queue::default();
+    watches.snapshots.notify_self(&queue);
+    watches.jobs.notify(&queue, controller_of::<Job, EtcdSnapshot>);
+    watches.job_pods.notify(&queue, |pod: &Pod| {
+        let name = pod.annotations().get(warden::SNAPSHOT)?;
+        Some(ObjectRef::new(name).within(&pod.namespace()?))
+    });
+    // A snapshot that waits is waiting for its cluster, or for another snapshot of it.
+    let waiting = watches.snapshots.store();
+    watches.clusters.notify(&queue, move |cluster| of_cluster(&waiting, cluster.namespace(), &cluster.name_any()));
+    let waiting = watches.snapshots.store();
+    watches.snapshots.notify(&queue, move |ended: &EtcdSnapshot| {
+        if decide::has_ended(ended.phase()) || ended.metadata.deletion_timestamp.is_some() {
+            of_cluster(&waiting, ended.namespace(), &ended.spec.cluster_ref.name)
+        } else {
+            Vec::new()
+        }
+    });
+    let reader = Reader {
+        context: context.clone(),
+        clusters: watches.clusters.store(),
+        members: watches.members.store(),
+        snapshots: watches.snapshots.store(),
+        jobs: watches.jobs.store(),
+        pods: watches.job_pods.store(),
+    };
+    let metrics = context.metrics.of(Reader::NAME);
+    async move {
+        let filled = ready(&[
+            reader.clusters.wait_until_ready().await,
+            reader.members.wait_until_ready().await,
+            reader.snapshots.wait_until_ready().await,
+            reader.jobs.wait_until_ready().await,
+            reader.pods.wait_until_ready().await,
+        ]);
+        if filled {
+            let store = reader.snapshots.clone();
+            run(reader, store, queue.into_triggers(), metrics, stop).await;
+        }
+    }
+}
+
+/// The snapshots of a cluster that have not ended.
+fn of_cluster(
+    snapshots: &Store<EtcdSnapshot>,
+    namespace: Option<String>,
+    cluster: &str,
+) -> Vec<ObjectRef<EtcdSnapshot>> {
+    let snapshots = snapshots.state();
+    let of_it = snapshots.iter().filter(|snapshot| {
+        snapshot.metadata.namespace == namespace
+            && snapshot.spec.cluster_ref.name == cluster
+            && !decide::has_ended(snapshot.phase())
+    });
+    of_it.map(|snapshot| ObjectRef::from_obj(snapshot.as_ref())).collect()
+}
