@@ -21,6 +21,52 @@ pub const DEFAULT_REPLICAS: i32 = 3;
 /// Seconds from adopting a target to all members Ready, when `spec.progressDeadlineSeconds` is absent.
 pub const DEFAULT_PROGRESS_DEADLINE_SECONDS: i32 = 600;
 
+/// Types of conditions.
+pub mod condition_type {
+    /// Clients can read and write.
+    pub const AVAILABLE: &str = "Available";
+    /// The cluster is on its way to its target.
+    pub const PROGRESSING: &str = "Progressing";
+    /// Something is wrong, though clients may not feel it.
+    pub const DEGRADED: &str = "Degraded";
+}
+
+/// Reasons of conditions.
+pub mod reason {
+    /// Available: every member is Ready. Not Degraded.
+    pub const QUORUM_HEALTHY: &str = "QuorumHealthy";
+    /// Available: a quorum is Ready, but not every member.
+    pub const QUORUM_AVAILABLE: &str = "QuorumAvailable";
+    /// Not Available, Degraded: too few members are Ready.
+    pub const QUORUM_LOST: &str = "QuorumLost";
+    /// Not Available: etcd does not answer.
+    pub const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
+    /// No replicas are wanted.
+    pub const PAUSED: &str = "Paused";
+    /// The first member did not come up within the deadline. It is still waited for.
+    pub const BOOTSTRAP_FAILED: &str = "BootstrapFailed";
+    /// The restore that the cluster was to start from was given up.
+    pub const RESTORE_FAILED: &str = "RestoreFailed";
+    /// Not Available, Degraded: all members and their data are gone.
+    pub const TOTAL_LOSS: &str = "TotalLoss";
+    /// The name of an object that the cluster needs is taken.
+    pub const NAME_TAKEN: &str = "NameTaken";
+    /// Progressing: the first target was adopted.
+    pub const INITIAL_SNAPSHOT: &str = "InitialSnapshot";
+    /// Progressing: a changed spec was adopted.
+    pub const SPEC_CHANGED: &str = "SpecChanged";
+    /// Progressing: the first member is on its way.
+    pub const WAITING_FOR_SEED: &str = "WaitingForSeed";
+    /// Progressing: members are on their way.
+    pub const MEMBERS_CHANGING: &str = "MembersChanging";
+    /// Not Progressing: the target is reached.
+    pub const RECONCILED: &str = "Reconciled";
+    /// Not Progressing: the target was not reached in time. It is still worked on.
+    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+    /// Degraded: a member is not as it should be.
+    pub const MEMBERS_UNHEALTHY: &str = "MembersUnhealthy";
+}
+
 /// What an EtcdCluster shall be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

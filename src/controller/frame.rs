@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use super::metrics::{Outcome, ReconcileMetrics};
+use crate::k8s::error::message;
 
 /// The first pause after a failure; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -131,7 +132,8 @@ fn start<R: Reconciler>(
     work: Arc<Work<R>>,
 ) -> impl Future<Output = Result<Action, Broken<R::Error>>> + Unpin {
     let name = ObjectRef::from_obj(object.as_ref());
-    let span = info_span!("reconcile", controller = R::NAME, namespace = name.namespace, name = name.name);
+    let span =
+        info_span!(parent: None, "reconcile", controller = R::NAME, namespace = name.namespace, name = name.name);
     AbortOnDropHandle::new(tokio::spawn(attempt(object, work).instrument(span))).map(|joined| match joined {
         Ok(result) => result,
         Err(error) => Err(Broken::Panicked(panic_text(error))),
@@ -205,12 +207,14 @@ pub fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
+        // What the API server said is one sentence; the client's own types around it are of no use to anybody.
+        let api = cause.downcast_ref::<kube::Error>();
+        let cause_text = api.map_or_else(|| cause.to_string(), message);
         if !text.ends_with(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
         }
-        source = cause.source();
+        source = if api.is_some() { None } else { cause.source() };
     }
     text
 }

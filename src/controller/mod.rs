@@ -7,6 +7,7 @@ pub mod access;
 pub mod agent_pod;
 pub mod backup;
 pub mod backupjob;
+pub mod etcdcluster;
 pub mod etcdmember;
 pub mod etcdsnapshot;
 pub mod frame;
@@ -108,8 +109,8 @@ fn start(
 ) -> BoxFuture<'static, ()> {
     let stop = stop.clone();
     match controller {
-        Controller::EtcdCluster => Box::pin(std::future::ready(())),
         Controller::EtcdSnapshot => Box::pin(etcdsnapshot::start(watches, context, stop)),
+        Controller::EtcdCluster => Box::pin(etcdcluster::start(watches, context, stop)),
         Controller::EtcdMember => Box::pin(etcdmember::start(watches, context, stop)),
         Controller::BackupJob => backupjob::start(watches, context, stop),
         Controller::RestoreJob => restorejob::start(watches, context, stop),

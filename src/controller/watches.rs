@@ -3,7 +3,8 @@
 use futures::future::{BoxFuture, join_all};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
 
@@ -31,6 +32,10 @@ pub struct Watches {
     pub member_pods: Informer<Pod>,
     /// Volume claims of members.
     pub claims: Informer<PersistentVolumeClaim>,
+    /// Services of clusters.
+    pub services: Informer<Service>,
+    /// Disruption budgets of clusters.
+    pub budgets: Informer<PodDisruptionBudget>,
     /// Pods of our Jobs.
     pub job_pods: Informer<Pod>,
     /// Our Jobs.
@@ -61,6 +66,8 @@ impl Watches {
             snapshots: Informer::new(scoped(client, namespace), Config::default()),
             member_pods: Informer::new(scoped(client, namespace), of_cluster()),
             claims: Informer::new(scoped(client, namespace), of_cluster()),
+            services: Informer::new(scoped(client, namespace), of_cluster()),
+            budgets: Informer::new(scoped(client, namespace), of_cluster()),
             job_pods: Informer::new(scoped(client, namespace), of_snapshot()),
             jobs: Informer::new(scoped(client, namespace), of_snapshot()),
             classes: Informer::new(Api::all(client.clone()), Config::default()),
@@ -74,12 +81,14 @@ impl Watches {
 
     /// Runs every informer that somebody listens to, until dropped.
     pub async fn run(self) {
-        let all: [BoxFuture<'static, ()>; 13] = [
+        let all: [BoxFuture<'static, ()>; 15] = [
             self.clusters.run(),
             self.members.run(),
             self.snapshots.run(),
             self.member_pods.run(),
             self.claims.run(),
+            self.services.run(),
+            self.budgets.run(),
             self.job_pods.run(),
             self.jobs.run(),
             self.classes.run(),

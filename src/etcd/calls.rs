@@ -63,6 +63,13 @@ impl Client {
         Ok(answer.members)
     }
 
+    /// The cluster's id and its members; needs a quorum (etcd before 3.5 always answers from the member itself).
+    pub async fn cluster(&self) -> Result<(u64, Vec<Member>), Error> {
+        let question = MemberListRequest { linearizable: true };
+        let answer: MemberListResponse = self.call("/etcdserverpb.Cluster/MemberList", question).await?;
+        Ok((answer.header.map_or(0, |header| header.cluster_id), answer.members))
+    }
+
     /// Adds a member, as a learner or as a voter. Answers with the new member (its name is empty until it starts) and
     /// all members.
     pub async fn member_add(&self, peer_urls: Vec<String>, is_learner: bool) -> Result<MemberAddResponse, Error> {

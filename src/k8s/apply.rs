@@ -37,18 +37,36 @@ where
     api.replace_status(&object.name_any(), &params, object).await
 }
 
+/// Merges a patch into an object that others write to, too, on condition that it is still the one with this UID.
+pub async fn merge_into<K>(api: &Api<K>, object: &K, mut patch: serde_json::Value) -> Result<K, Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    with_metadata(&mut patch, "uid", object.uid());
+    merge_patch(api, object, patch).await
+}
+
 /// Merges a patch into an object, on condition that it is still at this resourceVersion and UID.
 pub async fn merge<K>(api: &Api<K>, object: &K, mut patch: serde_json::Value) -> Result<K, Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    if let Some(root) = patch.as_object_mut() {
-        let meta = root.entry("metadata").or_insert_with(|| serde_json::json!({}));
-        if let Some(meta) = meta.as_object_mut() {
-            meta.insert("resourceVersion".to_owned(), object.resource_version().into());
-            meta.insert("uid".to_owned(), object.uid().into());
-        }
+    with_metadata(&mut patch, "resourceVersion", object.resource_version());
+    with_metadata(&mut patch, "uid", object.uid());
+    merge_patch(api, object, patch).await
+}
+
+fn with_metadata(patch: &mut serde_json::Value, key: &str, value: Option<String>) {
+    let meta = patch.as_object_mut().map(|root| root.entry("metadata").or_insert_with(|| serde_json::json!({})));
+    if let Some(meta) = meta.and_then(serde_json::Value::as_object_mut) {
+        meta.insert(key.to_owned(), value.into());
     }
+}
+
+async fn merge_patch<K>(api: &Api<K>, object: &K, patch: serde_json::Value) -> Result<K, Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     api.patch(&object.name_any(), &params, &Patch::Merge(patch)).await
 }

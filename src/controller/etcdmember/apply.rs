@@ -12,7 +12,7 @@ use super::{Error, Reader, build};
 use crate::api::etcdmember::EtcdMember;
 use crate::api::names::{operator, warden};
 use crate::controller::access;
-use crate::k8s::apply::{create, merge};
+use crate::k8s::apply::{create, merge, merge_into};
 use crate::k8s::delete::{Target, delete};
 use crate::k8s::error::{Class, class};
 
@@ -129,7 +129,10 @@ async fn patch_pod(
 ) -> Result<(), Error> {
     let Some(pod) = seen.pod.ours() else { return Ok(()) };
     let api: Api<Pod> = reader.api(&seen.member);
-    merge(&api, pod, json!({ "metadata": metadata })).await.map(drop).map_err(|source| Error::Api { doing, source })
+    merge_into(&api, pod, json!({ "metadata": metadata }))
+        .await
+        .map(drop)
+        .map_err(|source| Error::Api { doing, source })
 }
 
 /// On condition that the member is still as it was seen when it was given up.

@@ -9,6 +9,7 @@ pub mod restore;
 pub mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -25,14 +26,17 @@ use super::{Context, ready};
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::EtcdMember;
 use crate::k8s::apply::replace_status;
-use crate::k8s::error::{Class, class, message};
+use crate::k8s::error::{Class, class};
+
+/// Pause before the next look when a newer copy of the object is on its way.
+const BEHIND: Duration = Duration::from_millis(100);
 
 /// Why a look at a member did not end well. Everything is retried: what the API server or etcd refuses now may be
 /// granted once a person has acted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server refused or did not answer.
-    #[error("cannot {doing}: {}", message(source))]
+    #[error("cannot {doing}")]
     Api {
         /// What was tried.
         doing: &'static str,
@@ -83,29 +87,33 @@ impl Reconciler for Reader {
         let failure = result.as_ref().err().map(|error| chain(error));
         let status = status::compute(&seen, &plan, failure.as_deref(), now);
         let written = self.write_status(&seen.member, status, &plan).await;
-        result.and(written)?;
-        Ok(plan.look_again.map_or(Next::OnChange, Next::After))
+        result?;
+        let behind = written?.then_some(BEHIND);
+        Ok([plan.look_again, behind].into_iter().flatten().min().map_or(Next::OnChange, Next::After))
     }
 }
 
 impl Reader {
+    /// `true` when the copy that the status was computed from is not the newest: a newer one is on its way to us, and
+    /// with it the next look.
     async fn write_status(
         &self,
         member: &EtcdMember,
         status: crate::api::etcdmember::EtcdMemberStatus,
         plan: &decide::Plan,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         // A change of metadata in the same look has made the copy old; the event it causes brings us back.
         let moved = |step: &decide::Step| {
             matches!(step, decide::Step::AddFinalizer | decide::Step::RemoveFinalizer | decide::Step::DeleteMember)
         };
         if member.status.as_ref() == Some(&status) || plan.steps.iter().any(|planned| moved(&planned.step)) {
-            return Ok(());
+            return Ok(false);
         }
         let updated = EtcdMember { status: Some(status), ..member.clone() };
         match replace_status(&self.api(member), &updated).await {
-            Ok(_) => Ok(()),
-            Err(error) if class(&error) == Class::NotFound => Ok(()),
+            Ok(_) => Ok(false),
+            Err(error) if class(&error) == Class::NotFound => Ok(false),
+            Err(error) if class(&error) == Class::Conflict => Ok(true),
             Err(source) => Err(Error::Api { doing: "write the status", source }),
         }
     }

@@ -1,0 +1,162 @@
+//! EtcdCluster: from one member that forms the cluster to the number that is wanted, up and down, one change at a time.
+
+mod apply;
+pub mod build;
+pub mod decide;
+pub mod observe;
+mod scale;
+pub mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Resource, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use super::frame::{Failure, Next, Reconciler, chain, run};
+use super::informer::{Queue, controller_of};
+use super::watches::Watches;
+use super::{Context, access, ready};
+use crate::api::etcdcluster::{EtcdCluster, EtcdClusterStatus};
+use crate::api::etcdmember::EtcdMember;
+use crate::k8s::apply::replace_status;
+use crate::k8s::error::{Class, class};
+
+/// Pause before a step is tried again that etcd would not do yet.
+const NOT_YET: Duration = Duration::from_millis(300);
+
+/// Pause before the next look when a newer copy of the object is on its way.
+const BEHIND: Duration = Duration::from_millis(100);
+
+/// Why a look at a cluster did not end well. Everything is retried: what the API server or etcd refuses now may be
+/// granted once a person has acted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server refused or did not answer.
+    #[error("cannot {doing}")]
+    Api {
+        /// What was tried.
+        doing: &'static str,
+        /// What the API server said.
+        source: kube::Error,
+    },
+    /// etcd refused or did not answer.
+    #[error("etcd cannot be asked")]
+    Etcd(#[from] access::Error),
+}
+
+impl Failure for Error {
+    fn is_retried(&self) -> bool {
+        match self {
+            Self::Api { .. } | Self::Etcd(_) => true,
+        }
+    }
+}
+
+/// What the controller reads.
+pub struct Reader {
+    context: Context,
+    clusters: Store<EtcdCluster>,
+    members: Store<EtcdMember>,
+    pods: Store<Pod>,
+    services: Store<Service>,
+    budgets: Store<PodDisruptionBudget>,
+}
+
+impl Reader {
+    fn api<K>(&self, beside: &impl ResourceExt) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.context.client.clone(), &beside.namespace().unwrap_or_default())
+    }
+
+    /// `true` when the copy that the status was computed from is not the newest: a newer one is on its way to us, and
+    /// with it the next look.
+    async fn write_status(&self, cluster: &EtcdCluster, status: EtcdClusterStatus) -> Result<bool, Error> {
+        if cluster.status.as_ref() == Some(&status) {
+            return Ok(false);
+        }
+        let updated = EtcdCluster { status: Some(status), ..cluster.clone() };
+        match replace_status(&self.api(cluster), &updated).await {
+            Ok(_) => Ok(false),
+            Err(error) if class(&error) == Class::NotFound => Ok(false),
+            Err(error) if class(&error) == Class::Conflict => Ok(true),
+            Err(source) => Err(Error::Api { doing: "write the status", source }),
+        }
+    }
+}
+
+impl Reconciler for Reader {
+    type Kind = EtcdCluster;
+    type Error = Error;
+    const NAME: &'static str = "etcdcluster";
+
+    async fn reconcile(&self, cluster: Arc<EtcdCluster>) -> Result<Next, Error> {
+        if cluster.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::OnChange);
+        }
+        let seen = observe::observe(self, cluster).await;
+        let now = Timestamp::now();
+        let plan = decide::decide(&seen, now);
+        let result = apply::apply(self, &seen, &plan.steps).await;
+        let failure = result.as_ref().err().map(|error| chain(error));
+        let status = status::compute(&seen, &plan, failure.as_deref(), now);
+        let deadline = status.progress_deadline.as_ref().map(|deadline| deadline.0);
+        let written = self.write_status(&seen.cluster, status).await;
+        let outcome = result?;
+        let behind = written?.then_some(BEHIND);
+        let pause = match outcome {
+            apply::Outcome::Done => plan.look_again,
+            apply::Outcome::NotYet(_) => Some(NOT_YET),
+        };
+        // The moment when a deadline passes is told by no watch.
+        let to_deadline = deadline.and_then(|deadline| Duration::try_from(deadline.duration_since(now)).ok());
+        Ok([pause, to_deadline, behind].into_iter().flatten().min().map_or(Next::OnChange, Next::After))
+    }
+}
+
+/// Starts the controller.
+pub fn start(
+    watches: &mut Watches,
+    context: &Context,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
+    let queue = Queue::default();
+    watches.clusters.notify_self(&queue);
+    watches.members.notify(&queue, controller_of::<EtcdMember, EtcdCluster>);
+    watches.services.notify(&queue, controller_of::<Service, EtcdCluster>);
+    watches.budgets.notify(&queue, controller_of::<PodDisruptionBudget, EtcdCluster>);
+    // A Service of another owner that goes makes its name free: whoever waits for it is found by the name.
+    watches.services.notify(&queue, |service| {
+        let cluster = service.labels().get(crate::api::names::operator::CLUSTER)?;
+        Some(ObjectRef::new(cluster).within(&service.namespace().unwrap_or_default()))
+    });
+    let reader = Reader {
+        context: context.clone(),
+        clusters: watches.clusters.store(),
+        members: watches.members.store(),
+        pods: watches.member_pods.store(),
+        services: watches.services.store(),
+        budgets: watches.budgets.store(),
+    };
+    let metrics = context.metrics.of(Reader::NAME);
+    async move {
+        let filled = ready(&[
+            reader.clusters.wait_until_ready().await,
+            reader.members.wait_until_ready().await,
+            reader.pods.wait_until_ready().await,
+            reader.services.wait_until_ready().await,
+            reader.budgets.wait_until_ready().await,
+        ]);
+        if filled {
+            let store = reader.clusters.clone();
+            run(reader, store, queue.into_triggers(), metrics, stop).await;
+        }
+    }
+}
