@@ -110,6 +110,11 @@ impl ControlPlane {
         (Ipv4Addr::LOCALHOST, self.ports[0].number()).into()
     }
 
+    /// The ports that its daemons listen on.
+    pub fn ports(&self) -> Vec<u16> {
+        self.ports.iter().map(Port::number).collect()
+    }
+
     /// Ends it; the same as dropping, but visible in the test.
     pub fn stop(self) {
         drop(self);

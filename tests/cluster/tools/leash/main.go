@@ -103,6 +103,7 @@ loop:
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			fmt.Fprintln(os.Stderr, "leash:", *then, err)
+			defer os.Exit(1)
 		}
 	}
 	if *remove != "" {
