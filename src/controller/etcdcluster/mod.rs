@@ -6,6 +6,8 @@ pub mod decide;
 pub mod observe;
 mod scale;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

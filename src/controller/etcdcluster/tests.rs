@@ -1,0 +1,332 @@
+//! Whole rollouts, decision by decision, in a world that does what the other controllers, the kubelet and etcd do.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+
+use super::decide::{Plan, ServiceRole, Situation, Step, decide, wants_etcd};
+use super::observe::{Etcd, Listed, Observed, Seen};
+use super::{build, status};
+use crate::api::condition;
+use crate::api::etcdcluster::{EtcdCluster, EtcdClusterSpec, reason};
+use crate::api::etcdmember::{EtcdMember, EtcdMemberStatus, RestoreFailure};
+use crate::controller::seen::{Asked, Owned};
+use crate::controller::shape;
+
+struct World {
+    cluster: EtcdCluster,
+    members: Vec<EtcdMember>,
+    listed: Vec<Listed>,
+    services: [bool; 2],
+    budget: Option<i32>,
+    now: Timestamp,
+    made: u64,
+    log: Vec<String>,
+}
+
+impl World {
+    fn new(replicas: i32) -> Self {
+        let spec = EtcdClusterSpec { replicas: Some(replicas), version: "3.6.16".into(), ..EtcdClusterSpec::default() };
+        let mut cluster = EtcdCluster::new("c", spec);
+        cluster.metadata.namespace = Some("ns".into());
+        cluster.metadata.uid = Some("cluster-uid".into());
+        cluster.metadata.resource_version = Some("1".into());
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        Self { cluster, members: vec![], listed: vec![], services: [false; 2], budget: None, now, made: 0, log: vec![] }
+    }
+
+    fn seen(&self) -> Observed {
+        let owned = |object: k8s_openapi::api::core::v1::Service, there: bool| {
+            if there { Owned::Ours(Arc::new(object)) } else { Owned::Absent }
+        };
+        let [headless, client] = self.services;
+        let members = self.members.iter().map(|member| Seen { member: Arc::new(member.clone()), pod: pod_of(member) });
+        let mut seen = Observed {
+            cluster: Arc::new(self.cluster.clone()),
+            members: members.collect(),
+            headless: owned(build::service(&self.cluster, ServiceRole::Headless), headless),
+            client: owned(build::service(&self.cluster, ServiceRole::Client), client),
+            budget: self.budget.map_or(Owned::Absent, |min| Owned::Ours(Arc::new(build::budget(&self.cluster, min)))),
+            etcd: Asked::No,
+        };
+        if wants_etcd(&seen) {
+            seen.etcd = Asked::Answered(Etcd { cluster_id: 0xabc, members: self.listed.clone() });
+        }
+        seen
+    }
+
+    /// One look: decision, steps, status. Every step is done twice, as after a crash between the step and its record.
+    fn look(&mut self) -> Plan {
+        self.now = self.now + SignedDuration::from_secs(1);
+        let seen = self.seen();
+        let plan = decide(&seen, self.now);
+        if let Some(adopted) = plan.adopt {
+            self.log.push(format!("adopt: {adopted}"));
+        }
+        for planned in &plan.steps {
+            self.log.push(format!("{:?}: {}", planned.step, planned.because));
+            self.apply(&planned.step);
+            self.apply(&planned.step);
+        }
+        let new = status::compute(&seen, &plan, None, self.now);
+        if self.cluster.status.as_ref() != Some(&new) {
+            self.cluster.status = Some(new);
+            let version: u64 = self.cluster.metadata.resource_version.as_deref().unwrap().parse().unwrap();
+            self.cluster.metadata.resource_version = Some((version + 1).to_string());
+        }
+        plan
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::ApplyService(ServiceRole::Headless) => self.services[0] = true,
+            Step::ApplyService(ServiceRole::Client) => self.services[1] = true,
+            Step::ApplyBudget { min_available } => self.budget = Some(*min_available),
+            Step::DeleteBudget => self.budget = None,
+            Step::CreateSeed { name } => self.create(build::seed(&self.cluster, name)),
+            Step::CreateMember { name } => self.create(build::member(&self.cluster, name)),
+            Step::AdmitSeed { name } => {
+                let whole = build::initial_cluster_of_seed(self.member(name));
+                self.member_mut(name).spec.initial_cluster = whole;
+            }
+            Step::Admit { name, initial_cluster } => {
+                self.member_mut(name).spec.initial_cluster.clone_from(initial_cluster);
+            }
+            Step::AddLearner { peer_url, .. } => {
+                if !self.listed.iter().any(|listed| listed.peer_urls.contains(peer_url)) {
+                    assert!(!self.listed.iter().any(|listed| listed.is_learner), "etcd takes one learner at a time");
+                    self.list(peer_url.clone(), true);
+                }
+            }
+            Step::Promote { id, .. } => {
+                self.listed.iter_mut().filter(|listed| listed.id == *id).for_each(|listed| listed.is_learner = false);
+            }
+            Step::RemoveMember { name } => {
+                self.members.iter_mut().filter(|member| member.name_any() == *name).for_each(|member| {
+                    member.metadata.deletion_timestamp = Some(Time(self.now));
+                });
+            }
+            Step::Pause { name } => self.member_mut(name).spec.dormant = Some(true),
+            Step::Wake { name } => self.member_mut(name).spec.dormant = Some(false),
+        }
+    }
+
+    fn create(&mut self, mut member: EtcdMember) {
+        if self.members.iter().any(|there| there.name_any() == member.name_any()) {
+            return;
+        }
+        self.made += 1;
+        member.metadata.uid = Some(format!("uid-{}", self.made));
+        member.metadata.creation_timestamp = Some(Time(self.now));
+        self.members.push(member);
+    }
+
+    fn list(&mut self, url: String, is_learner: bool) {
+        let id = 0x10 + self.listed.len() as u64 + self.made;
+        self.listed.push(Listed { id, name: String::new(), peer_urls: vec![url], is_learner });
+    }
+
+    fn member(&self, name: &str) -> &EtcdMember {
+        self.members.iter().find(|member| member.name_any() == name).unwrap()
+    }
+
+    fn member_mut(&mut self, name: &str) -> &mut EtcdMember {
+        self.members.iter_mut().find(|member| member.name_any() == name).unwrap()
+    }
+
+    /// What the member controller, the kubelet and etcd do in the meantime.
+    fn pass(&mut self) {
+        let gone: Vec<String> = self
+            .members
+            .iter()
+            .filter(|member| member.metadata.deletion_timestamp.is_some())
+            .map(shape::peer_url)
+            .collect();
+        self.listed.retain(|listed| !gone.contains(&listed.peer_urls[0]));
+        self.members.retain(|member| member.metadata.deletion_timestamp.is_none());
+        for index in 0..self.members.len() {
+            let member = self.members[index].clone();
+            let url = shape::peer_url(&member);
+            if member.spec.bootstrap == Some(true) && !self.listed.iter().any(|listed| listed.peer_urls.contains(&url))
+            {
+                self.list(url.clone(), false);
+            }
+            let awake = !member.spec.initial_cluster.is_empty() && member.spec.dormant != Some(true);
+            let listed = self.listed.iter_mut().find(|listed| listed.peer_urls.contains(&url));
+            let Some(listed) = listed.filter(|_| awake) else {
+                self.members[index].status = self.members[index].status.take().map(|mut old| {
+                    old.conditions = Some(vec![]);
+                    old
+                });
+                continue;
+            };
+            listed.name = member.name_any();
+            self.members[index].status = Some(ready(listed.id, !listed.is_learner));
+        }
+    }
+
+    /// Looks until nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..60 {
+            let before = (self.cluster.status.clone(), self.log.len());
+            self.look();
+            self.pass();
+            if before == (self.cluster.status.clone(), self.log.len()) {
+                return;
+            }
+        }
+        panic!("never settles:\n{}", self.log.join("\n"));
+    }
+
+    fn condition(&self, type_: &str) -> (String, String) {
+        let conditions = self.cluster.status.as_ref().unwrap().conditions.as_deref().unwrap();
+        let found = condition::find(conditions, type_).unwrap();
+        (found.status.clone(), found.reason.clone())
+    }
+
+    fn scale(&mut self, replicas: i32) {
+        self.log.push(format!("-- {replicas} replicas wanted"));
+        self.cluster.spec.replicas = Some(replicas);
+        self.settle();
+    }
+}
+
+fn ready(id: u64, votes: bool) -> EtcdMemberStatus {
+    serde_json::from_value(json!({
+        "memberID": shape::hex_id(id), "isVoter": votes, "podUID": "pod", "podName": "pod",
+        "conditions": [{"type": "Ready", "status": "True", "reason": "PodReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    }))
+    .unwrap()
+}
+
+fn pod_of(member: &EtcdMember) -> Option<Arc<Pod>> {
+    let pod: Pod =
+        serde_json::from_value(json!({"metadata": {"uid": "pod"}, "status": {"podIP": "10.0.0.1"}})).unwrap();
+    member.status.as_ref().map(|_| Arc::new(pod))
+}
+
+#[test]
+fn a_cluster_of_three_is_formed_grows_shrinks_sleeps_and_wakes() {
+    let mut world = World::new(3);
+    world.settle();
+    assert_eq!(world.condition("Available"), ("True".into(), reason::QUORUM_HEALTHY.into()));
+    assert_eq!(world.condition("Progressing"), ("False".into(), reason::RECONCILED.into()));
+    for replicas in [5, 1, 0, 3] {
+        world.scale(replicas);
+        let running = world.members.iter().filter(|member| member.spec.dormant != Some(true)).count();
+        assert_eq!(i32::try_from(running), Ok(replicas));
+    }
+    assert!(world.cluster.status.as_ref().unwrap().progress_deadline.is_none());
+    insta::assert_snapshot!(world.log.join("\n"));
+}
+
+#[test]
+fn available_never_flickers_on_the_way_up() {
+    let mut world = World::new(3);
+    let mut was_true = false;
+    for _ in 0..40 {
+        world.look();
+        let is_true = world.condition("Available").0 == "True";
+        assert!(is_true || !was_true, "Available went away:\n{}", world.log.join("\n"));
+        was_true = is_true;
+        world.pass();
+    }
+    assert!(was_true);
+}
+
+#[test]
+fn a_lost_member_is_replaced_by_another_and_never_by_a_second_seed() {
+    let mut world = World::new(3);
+    world.settle();
+    let seed = world.members[0].name_any();
+    world.apply(&Step::RemoveMember { name: seed.clone() });
+    world.settle();
+    assert_eq!(world.members.len(), 3);
+    assert!(world.members.iter().all(|member| member.name_any() != seed && member.spec.bootstrap != Some(true)));
+}
+
+#[test]
+fn a_cluster_that_lost_every_member_is_not_started_anew() {
+    let mut world = World::new(3);
+    world.settle();
+    world.members.clear();
+    world.listed.clear();
+    let plan = world.look();
+    assert_eq!(plan.situation, Situation::Lost);
+    assert!(plan.steps.iter().all(|planned| matches!(planned.step, Step::DeleteBudget)), "{:?}", plan.steps);
+    assert_eq!(world.condition("Available"), ("False".into(), reason::TOTAL_LOSS.into()));
+}
+
+#[test]
+fn a_service_of_another_owner_is_waited_for_and_not_taken() {
+    let mut world = World::new(1);
+    world.look();
+    let mut seen = world.seen();
+    let mut foreign = build::service(&world.cluster, ServiceRole::Headless);
+    foreign.metadata.owner_references =
+        Some(vec![OwnerReference { uid: "another".into(), controller: Some(true), ..OwnerReference::default() }]);
+    seen.headless = Owned::of(Some(Arc::new(foreign)), world.cluster.meta());
+    let plan = decide(&seen, world.now);
+    assert_eq!(plan.steps, []);
+    assert!(matches!(plan.situation, Situation::Blocked(_)));
+}
+
+#[test]
+fn a_deadline_that_passes_is_told_and_taken_back_once_the_target_is_reached() {
+    let mut world = World::new(1);
+    world.look();
+    world.look();
+    world.now = world.now + SignedDuration::from_secs(700);
+    world.look();
+    assert_eq!(world.condition("Progressing"), ("False".into(), reason::BOOTSTRAP_FAILED.into()));
+    world.pass();
+    world.settle();
+    assert_eq!(world.condition("Progressing"), ("False".into(), reason::RECONCILED.into()));
+    assert_eq!(world.condition("Available").0, "True");
+}
+
+#[test]
+fn a_restore_that_was_given_up_is_named_on_the_cluster() {
+    let mut world = World::new(1);
+    world.look();
+    world.look();
+    let failure = RestoreFailure { reason: "ObjectNotFound".into(), message: "no such key".into(), inputs: None };
+    world.members[0].status = Some(EtcdMemberStatus { restore_failure: Some(failure), ..EtcdMemberStatus::default() });
+    world.look();
+    for type_ in ["Available", "Progressing", "Degraded"] {
+        assert_eq!(world.condition(type_).1, reason::RESTORE_FAILED, "{type_}");
+    }
+}
+
+#[test]
+fn the_broken_one_goes_first_and_nobody_without_whom_the_rest_is_no_quorum() {
+    let mut world = World::new(3);
+    world.settle();
+    let oldest = world.members[0].name_any();
+    world.members[0].status.as_mut().unwrap().conditions = None;
+    world.cluster.spec.replicas = Some(2);
+    world.look();
+    let plan = world.look();
+    assert_eq!(plan.steps[0].step, Step::RemoveMember { name: oldest });
+
+    world.members[1].status.as_mut().unwrap().conditions = None;
+    let plan = decide(&world.seen(), world.now);
+    assert!(!plan.steps.iter().any(|planned| matches!(planned.step, Step::RemoveMember { .. })));
+}
+
+#[test]
+fn clients_reach_voters_only_and_what_others_added_to_a_service_stays() {
+    let world = World::new(1);
+    let wanted = build::service(&world.cluster, ServiceRole::Client);
+    let selector = wanted.spec.as_ref().unwrap().selector.as_ref().unwrap();
+    assert_eq!(selector.get(crate::api::names::operator::ROLE).map(String::as_str), Some("voter"));
+    let mut live = wanted.clone();
+    live.metadata.annotations = Some([("theirs".to_owned(), "kept".to_owned())].into());
+    assert!(build::covers(&live, &wanted));
+    live.spec.as_mut().unwrap().selector.as_mut().unwrap().clear();
+    assert!(!build::covers(&live, &wanted));
+}
