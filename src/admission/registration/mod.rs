@@ -41,7 +41,8 @@ pub struct Registration {
     pub namespace: String,
     /// What callers have to trust.
     pub trust: watch::Receiver<Trust>,
-    /// Opens once the server has seen itself answer.
+    /// Opens once the live configurations trust us. Not only when the server has seen itself answer: the API server asks
+    /// through a Service, and a Service knows nobody who is not ready.
     pub gate: Gate,
 }
 
@@ -49,23 +50,24 @@ impl Registration {
     /// Registers, and keeps the registration for ever.
     pub async fn keep(mut self) {
         let mut enforcing = self.install().await;
+        self.gate.ready();
+        let mut told = String::new();
         loop {
             match selfcheck::ask(&self.client, &self.namespace).await {
                 Ok(()) if !enforcing => match self.apply(true).await {
                     Ok(()) => {
                         enforcing = true;
                         info!("seen answering through the API server: enforcing");
-                        self.gate.ready();
                     }
-                    Err(error) => self.pause("cannot switch to Fail", &k8s::error::message(&error)).await,
+                    Err(error) => pause("cannot switch to Fail", k8s::error::message(&error), &mut told).await,
                 },
                 Ok(()) => {
-                    self.gate.ready();
+                    told.clear();
                     if !self.watch().await {
                         return;
                     }
                 }
-                Err(why) => self.pause("not seen answering through the API server", &why).await,
+                Err(why) => pause("not seen answering through the API server", why, &mut told).await,
             }
         }
     }
@@ -73,6 +75,7 @@ impl Registration {
     /// Makes the configurations, or takes over those that are there, with what is enforced already. Returns whether the
     /// required kinds are enforced.
     async fn install(&self) -> bool {
+        let mut told = String::new();
         loop {
             let done = match self.live().await {
                 Ok(live) => {
@@ -83,7 +86,11 @@ impl Registration {
             };
             match done {
                 Ok(enforcing) => return enforcing,
-                Err(error) => self.pause("not registered", &k8s::error::message(&error)).await,
+                Err(error) => {
+                    let why = k8s::error::message(&error);
+                    self.gate.not_ready(format!("not registered: {why}"));
+                    pause("not registered", why, &mut told).await;
+                }
             }
         }
     }
@@ -140,12 +147,15 @@ impl Registration {
         let role = Api::<ClusterRole>::all(self.client.clone()).get_opt(name).await?;
         Ok(role.and_then(|role| role.owner_ref(&())))
     }
+}
 
-    async fn pause(&self, what: &str, why: &str) {
+/// Waits for the next try. What keeps failing in the same way is told once.
+async fn pause(what: &str, why: String, told: &mut String) {
+    if *told != why {
         warn!(why, "{what}; trying again");
-        self.gate.not_ready(format!("{what}: {why}"));
-        tokio::time::sleep(RETRY).await;
+        *told = why;
     }
+    tokio::time::sleep(RETRY).await;
 }
 
 fn is_enforcing(live: &ValidatingWebhookConfiguration) -> bool {
