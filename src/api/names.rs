@@ -41,6 +41,8 @@ pub mod warden {
     /// Annotation on a seed's Pod: `new` until etcd has formed, `existing` from then on. The container reads it at every
     /// start, so that a seed that lost its data cannot form a second, empty cluster.
     pub const INITIAL_CLUSTER_STATE: &str = "etcd-warden.io/initial-cluster-state";
+    /// Annotation on a RestoreJob: `Retry` or `Abandon`, the ways out of a restore that is blocked.
+    pub const UNBLOCK: &str = "etcd-warden.io/unblock";
     /// Label on what was made for a RestoreJob: the job's UID.
     pub const RESTORE_JOB_UID: &str = "etcd-warden.io/restore-job-uid";
     /// Label on Pods of snapshot Jobs: the EtcdSnapshot. Deliberately not a label that a Service selects.

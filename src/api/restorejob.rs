@@ -30,6 +30,22 @@ pub mod reason {
     pub const BACKUP_NOT_READY: &str = "BackupNotReady";
     /// False: another RestoreJob works on the same application.
     pub const RESTORE_IN_PROGRESS: &str = "RestoreInProgress";
+    /// False: the restore is being rehearsed.
+    pub const PREFLIGHT_RUNNING: &str = "PreflightRunning";
+    /// True: a dry run found that the restore would work.
+    pub const DRY_RUN_COMPLETED: &str = "DryRunCompleted";
+    /// True, of condition `Preflighted`.
+    pub const REHEARSED: &str = "Rehearsed";
+    /// False: a Helm run that began before the suspend has not ended.
+    pub const SUSPENDING: &str = "HelmReleaseSuspending";
+    /// True, of condition `Suspended`.
+    pub const RELEASE_SUSPENDED: &str = "HelmReleaseSuspended";
+    /// True, of condition `Suspended`: there is no HelmRelease.
+    pub const NO_RELEASE: &str = "NoHelmRelease";
+    /// True, of condition `Resumed`.
+    pub const RELEASE_RESUMED: &str = "HelmReleaseAsFound";
+    /// False: time ran out after the old cluster was given up; guard and suspend stay until a person decides.
+    pub const BLOCKED: &str = "Blocked";
     /// False: the old cluster is going.
     pub const PURGING: &str = "EtcdClusterPurging";
     /// False: the new cluster is not ready yet.

@@ -1,13 +1,14 @@
 //! Carrying out a restore's actions.
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DynamicObject, PropagationPolicy};
 use kube::{Api, Client, Error, ResourceExt};
 use serde_json::json;
 
 use super::decide::Action;
 use super::observe::{Observed, clusters};
-use super::{build, facts};
+use super::{build, facts, release};
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::names::warden;
 use crate::api::restorejob::RestoreJob;
@@ -29,6 +30,9 @@ pub enum Fault {
     /// What was captured is no EtcdCluster.
     #[error("the captured EtcdCluster cannot be read back")]
     Capture,
+    /// Nobody told which image has the agent.
+    #[error("no agent image is configured, so that nothing can be rehearsed; set --agent-image")]
+    NoImage,
 }
 
 impl Fault {
@@ -37,13 +41,13 @@ impl Fault {
     pub fn told(&self) -> String {
         match self {
             Self::Api { source, .. } => format!("{self}: {}", message(source)),
-            Self::Capture => self.to_string(),
+            Self::Capture | Self::NoImage => self.to_string(),
         }
     }
 }
 
 /// Does one action. Each can be done again: what is there already is as good as made.
-pub async fn apply(client: &Client, seen: &Observed, action: &Action) -> Result<(), Fault> {
+pub async fn apply(client: &Client, images: &build::Images, seen: &Observed, action: &Action) -> Result<(), Fault> {
     let namespace = seen.job.namespace().unwrap_or_default();
     let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &namespace);
     let job = &seen.job;
@@ -72,6 +76,17 @@ pub async fn apply(client: &Client, seen: &Observed, action: &Action) -> Result<
             let records: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
             let made = create(&records, &facts::record(job, fact)).await.map(drop);
             ("write a record", there_already(made))
+        }
+        Action::StartPreflight { cluster, inputs } => {
+            let run = build::preflight(job, cluster, inputs, images).ok_or(Fault::NoImage)?;
+            let jobs: Api<Job> = Api::namespaced(client.clone(), &namespace);
+            ("create the preflight Job", there_already(create(&jobs, &run).await.map(drop)))
+        }
+        Action::Suspend(found) => {
+            ("suspend the HelmRelease", release::write(client, &namespace, found, Some(true)).await)
+        }
+        Action::Resume { release: found, suspend } => {
+            ("put back the HelmRelease", release::write(client, &namespace, found, *suspend).await)
         }
         Action::DeleteCluster { uid, resource_version } => {
             let target = Target { name: APP_CLUSTER_NAME, uid, resource_version: Some(resource_version) };

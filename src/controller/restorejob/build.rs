@@ -1,14 +1,28 @@
-//! The EtcdCluster that takes the place of the old one.
+//! What a restore makes: the Job that rehearses it, and the EtcdCluster that takes the place of the old one.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule,
+};
+use k8s_openapi::api::core::v1::{
+    Container, EmptyDirVolumeSource, EnvVar, PodSpec, PodTemplateSpec, Volume, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::facts::{Capture, Inputs};
+use crate::api::agent::{env, exit};
 use crate::api::common::SnapshotLocation;
-use crate::api::etcdcluster::{Bootstrap, RestoreSource};
-use crate::api::names::warden;
+use crate::api::etcdcluster::{Bootstrap, EtcdCluster, RestoreSource};
+use crate::api::names::{self, warden};
 use crate::api::restorejob::RestoreJob;
+use crate::controller::agent_pod::{
+    AGENT, container_security, from_secret, plain, pod_security, read_only, s3_access, writable,
+};
+use crate::k8s::owner::controller_reference;
 
 /// The captured cluster as a new object that starts from the snapshot: all its spec, labels, annotations and managed
 /// fields, without what only the old object could have. `None` where the capture is no object.
@@ -33,4 +47,130 @@ pub fn cluster(job: &RestoreJob, capture: &Capture, inputs: &Inputs) -> Option<D
     let bootstrap = serde_json::to_value(Bootstrap { restore: Some(restore) }).ok()?;
     spec.insert("bootstrap".to_owned(), bootstrap);
     Some(object)
+}
+
+/// Name of the container that copies the agent.
+pub const INSTALL: &str = "install-tools";
+/// Name of the container that rehearses.
+pub const PREFLIGHT: &str = "preflight";
+const TOOLS_VOLUME: &str = "tools";
+const TOOLS_DIR: &str = "/tools";
+const SCRATCH_VOLUME: &str = "scratch";
+const SCRATCH_DIR: &str = "/scratch";
+/// How often a rehearsal is tried again that failed in a way that may pass.
+const RETRIES: i32 = 3;
+/// How long an ended rehearsal is kept, in seconds.
+const KEPT_SECONDS: i32 = 600;
+
+/// Where the programs of Pods come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Images {
+    /// Image with the agent.
+    pub agent: Option<String>,
+    /// Repository of the etcd images.
+    pub etcd_repository: String,
+}
+
+/// The name of a restore's preflight Job.
+#[must_use]
+pub fn preflight_name(job: &RestoreJob) -> String {
+    names::restore_record(&job.name_any(), &job.uid().unwrap_or_default(), PREFLIGHT)
+}
+
+/// The Job that rehearses the restore: with the image, the placement and the Secrets that the restore will have. `None`
+/// where nobody told which image has the agent.
+#[must_use]
+pub fn preflight(job: &RestoreJob, cluster: &EtcdCluster, inputs: &Inputs, images: &Images) -> Option<Job> {
+    let agent = images.agent.clone()?;
+    let labels = BTreeMap::from([(warden::RESTORE_JOB_UID.to_owned(), job.uid().unwrap_or_default())]);
+    let access = s3_access(&inputs.source.s3);
+    let mut mounts = vec![read_only(TOOLS_VOLUME, TOOLS_DIR), writable(SCRATCH_VOLUME, SCRATCH_DIR)];
+    mounts.extend(access.mounts);
+    let mut env = preflight_env(cluster, inputs);
+    env.extend(access.env);
+    let container =
+        |name: &str, image: String, program: String, env: Vec<EnvVar>, mounts: Vec<VolumeMount>| Container {
+            name: name.to_owned(),
+            image: Some(image),
+            command: Some(vec![program, name.to_owned()]),
+            env: Some(env),
+            security_context: Some(container_security(true)),
+            volume_mounts: Some(mounts),
+            ..Container::default()
+        };
+    let install_env = vec![plain(env::TOOLS_DEST_DIR, TOOLS_DIR)];
+    let install = container(INSTALL, agent, AGENT.to_owned(), install_env, vec![writable(TOOLS_VOLUME, TOOLS_DIR)]);
+    let image = format!("{}:v{}", images.etcd_repository, cluster.spec.version);
+    let rehearse = container(PREFLIGHT, image, format!("{TOOLS_DIR}{AGENT}"), env, mounts);
+    let empty = |name: &str| Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Volume::default()
+    };
+    let pod = PodSpec {
+        restart_policy: Some("Never".to_owned()),
+        automount_service_account_token: Some(false),
+        security_context: Some(pod_security()),
+        affinity: cluster.spec.affinity.clone(),
+        image_pull_secrets: cluster.spec.image_pull_secrets.clone(),
+        init_containers: Some(vec![install]),
+        containers: vec![rehearse],
+        volumes: Some([empty(TOOLS_VOLUME), empty(SCRATCH_VOLUME)].into_iter().chain(access.volumes).collect()),
+        ..PodSpec::default()
+    };
+    Some(Job {
+        metadata: ObjectMeta {
+            name: Some(preflight_name(job)),
+            namespace: job.namespace(),
+            labels: Some(labels.clone()),
+            owner_references: controller_reference(job).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(JobSpec {
+            backoff_limit: Some(RETRIES),
+            active_deadline_seconds: Some(inputs.timeout_seconds),
+            ttl_seconds_after_finished: Some(KEPT_SECONDS),
+            pod_failure_policy: Some(give_up_on_final_failures()),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
+                spec: Some(pod),
+            },
+            ..JobSpec::default()
+        }),
+        status: None,
+    })
+}
+
+/// What the agent calls final is not tried again.
+fn give_up_on_final_failures() -> PodFailurePolicy {
+    let codes = PodFailurePolicyOnExitCodesRequirement {
+        container_name: Some(PREFLIGHT.to_owned()),
+        operator: "In".to_owned(),
+        values: vec![i32::from(exit::CONFIGURATION), i32::from(exit::TERMINAL)],
+    };
+    let rule =
+        PodFailurePolicyRule { action: "FailJob".to_owned(), on_exit_codes: Some(codes), on_pod_conditions: None };
+    PodFailurePolicy { rules: vec![rule] }
+}
+
+fn preflight_env(cluster: &EtcdCluster, inputs: &Inputs) -> Vec<EnvVar> {
+    let source = &inputs.source;
+    let mut vars = vec![
+        plain(env::SNAPSHOT_DEST_KIND, "s3"),
+        plain(env::SCRATCH_DIR, SCRATCH_DIR),
+        plain(env::TARGET_ETCD_VERSION, &cluster.spec.version),
+    ];
+    let optional = [
+        (env::EXPECTED_SHA256, source.sha256.clone()),
+        (env::EXPECTED_SIZE, source.size_bytes.map(|size| size.to_string())),
+        (env::ORIGIN_ETCD_VERSION, source.etcd_version.clone()),
+        (env::ETCDUTL_PATH, cluster.annotations().get(warden::ETCDUTL_PATH).cloned()),
+    ];
+    vars.extend(optional.into_iter().filter_map(|(name, value)| Some(plain(name, value?))));
+    let auth = cluster.spec.auth.as_ref().filter(|auth| auth.enabled == Some(true));
+    if let Some(secret) = auth.and_then(|auth| auth.root_credentials_secret_ref.as_ref()) {
+        vars.push(plain(env::ETCD_USERNAME, "root"));
+        vars.push(from_secret(env::ETCD_PASSWORD, &secret.name, "password", false));
+    }
+    vars
 }

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use super::source::Source;
+use crate::api::agent::Rehearsal;
 use crate::api::common::TypedReference;
 use crate::api::names::{self, warden};
 use crate::api::restorejob::RestoreJob;
@@ -23,6 +24,12 @@ use crate::api::restorejob::RestoreJob;
 pub enum Fact {
     /// What is restored, and into what. Later edits of the Backup change nothing.
     Inputs(Box<Inputs>),
+    /// The restore was rehearsed.
+    Preflight(Box<Preflight>),
+    /// How the application's HelmRelease was found.
+    Release(Release),
+    /// The suspend holds: nothing renders the application's objects.
+    Suspended(Suspended),
     /// The whole EtcdCluster as it was.
     Capture(Box<Capture>),
     /// From here on the old cluster may be gone.
@@ -33,6 +40,10 @@ pub enum Fact {
     Created(Created),
     /// The new cluster has the Backup's data.
     Verified(Verified),
+    /// The HelmRelease is as it was found.
+    Resumed(Resumed),
+    /// The restore is given up; what it did is being put back.
+    Failing(Failing),
 }
 
 /// What is restored, and into what.
@@ -47,8 +58,46 @@ pub struct Inputs {
     pub application: TypedReference,
     /// The EtcdCluster.
     pub cluster: String,
+    /// Whether the restore ends after its rehearsal.
+    pub dry_run: bool,
     /// Seconds that the restore may take from here.
     pub timeout_seconds: i64,
+}
+
+/// The restore was rehearsed, in the image that will do it, and nothing was changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Preflight {
+    /// What the rehearsal's etcd said of the data.
+    pub rehearsal: Option<Rehearsal>,
+}
+
+/// How the application's HelmRelease was found; written before it is suspended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Release {
+    /// Whether there was one.
+    pub exists: bool,
+    /// Its `spec.suspend`.
+    pub suspend: Option<bool>,
+}
+
+/// The suspend holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Suspended {}
+
+/// The HelmRelease is as it was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Resumed {}
+
+/// The restore is given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Failing {
+    /// Why.
+    pub message: String,
 }
 
 /// The EtcdCluster as it was.
@@ -94,22 +143,32 @@ impl Fact {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Inputs(_) => "inputs",
+            Self::Preflight(_) => "preflight",
+            Self::Release(_) => "release",
+            Self::Suspended(_) => "suspended",
             Self::Capture(_) => "capture",
             Self::PurgeIntent(_) => "purge-intent",
             Self::Purged(_) => "purged",
             Self::Created(_) => "created",
             Self::Verified(_) => "verified",
+            Self::Resumed(_) => "resumed",
+            Self::Failing(_) => "failing",
         }
     }
 
     fn number(&self) -> i64 {
         match self {
             Self::Inputs(_) => 1,
-            Self::Capture(_) => 2,
-            Self::PurgeIntent(_) => 3,
-            Self::Purged(_) => 4,
-            Self::Created(_) => 5,
-            Self::Verified(_) => 6,
+            Self::Preflight(_) => 2,
+            Self::Release(_) => 3,
+            Self::Suspended(_) => 4,
+            Self::Capture(_) => 5,
+            Self::PurgeIntent(_) => 6,
+            Self::Purged(_) => 7,
+            Self::Created(_) => 8,
+            Self::Verified(_) => 9,
+            Self::Resumed(_) => 10,
+            Self::Failing(_) => 11,
         }
     }
 }
@@ -128,6 +187,12 @@ pub struct Dated<T> {
 pub struct Facts {
     /// See [`Fact::Inputs`].
     pub inputs: Option<Dated<Inputs>>,
+    /// See [`Fact::Preflight`].
+    pub preflight: Option<Dated<Preflight>>,
+    /// See [`Fact::Release`].
+    pub release: Option<Dated<Release>>,
+    /// See [`Fact::Suspended`].
+    pub suspended: Option<Dated<Suspended>>,
     /// See [`Fact::Capture`].
     pub capture: Option<Dated<Capture>>,
     /// See [`Fact::PurgeIntent`].
@@ -138,6 +203,10 @@ pub struct Facts {
     pub created: Option<Dated<Created>>,
     /// See [`Fact::Verified`].
     pub verified: Option<Dated<Verified>>,
+    /// See [`Fact::Resumed`].
+    pub resumed: Option<Dated<Resumed>>,
+    /// See [`Fact::Failing`].
+    pub failing: Option<Dated<Failing>>,
 }
 
 /// A record that cannot be read. Terminal for a look, retried by the next: a newer version may read it.
@@ -164,11 +233,16 @@ impl Facts {
     fn add(&mut self, fact: Fact, at: Option<Time>) {
         match fact {
             Fact::Inputs(fact) => self.inputs = Some(Dated { fact: *fact, at }),
+            Fact::Preflight(fact) => self.preflight = Some(Dated { fact: *fact, at }),
+            Fact::Release(fact) => self.release = Some(Dated { fact, at }),
+            Fact::Suspended(fact) => self.suspended = Some(Dated { fact, at }),
             Fact::Capture(fact) => self.capture = Some(Dated { fact: *fact, at }),
             Fact::PurgeIntent(fact) => self.purge_intent = Some(Dated { fact, at }),
             Fact::Purged(fact) => self.purged = Some(Dated { fact, at }),
             Fact::Created(fact) => self.created = Some(Dated { fact, at }),
             Fact::Verified(fact) => self.verified = Some(Dated { fact, at }),
+            Fact::Resumed(fact) => self.resumed = Some(Dated { fact, at }),
+            Fact::Failing(fact) => self.failing = Some(Dated { fact, at }),
         }
     }
 }

@@ -6,6 +6,8 @@ pub mod decide;
 pub mod facts;
 pub mod observe;
 pub mod options;
+pub mod preflight;
+mod release;
 pub mod source;
 pub mod status;
 
@@ -58,6 +60,7 @@ impl Failure for Error {
 pub struct RestoreJobs {
     client: Client,
     events: Events,
+    images: build::Images,
 }
 
 impl Reconciler for RestoreJobs {
@@ -93,7 +96,7 @@ impl RestoreJobs {
     /// Does the plan's actions up to the first that fails.
     async fn carry_out(&self, seen: &Observed, plan: &Plan) -> Result<(), apply::Fault> {
         for action in &plan.actions {
-            apply::apply(&self.client, seen, action).await?;
+            apply::apply(&self.client, &self.images, seen, action).await?;
             info!(action = action.word(), "action done");
         }
         Ok(())
@@ -111,6 +114,9 @@ impl RestoreJobs {
             Verdict::Waiting { .. } | Verdict::Gone => {}
             Verdict::Succeeded { message } => {
                 self.events.normal(&job, reason::RESTORE_COMPLETED, "Restore", message.clone()).await;
+            }
+            Verdict::DryRun { message } => {
+                self.events.normal(&job, reason::DRY_RUN_COMPLETED, "Restore", message.clone()).await;
             }
             Verdict::Failed { message } => {
                 self.events.warning(&job, reason::RESTORE_FAILED, "Restore", message.clone()).await;
@@ -137,7 +143,14 @@ pub fn start(watches: &mut Watches, context: &Context, stop: CancellationToken) 
     let jobs = watches.restore_jobs.store();
     let queue = Queue::default();
     listen(watches, &queue, &jobs);
-    let controller = RestoreJobs { client: context.client.clone(), events: context.events.clone() };
+    let controller = RestoreJobs {
+        client: context.client.clone(),
+        events: context.events.clone(),
+        images: build::Images {
+            agent: context.settings.agent_image.clone(),
+            etcd_repository: context.settings.etcd_image_repository.clone(),
+        },
+    };
     let metrics = context.metrics.of(RestoreJobs::NAME);
     Box::pin(async move { frame::run(controller, jobs, queue.into_triggers(), metrics, stop).await })
 }
@@ -160,3 +173,6 @@ fn listen(watches: &mut Watches, queue: &Queue<RestoreJob>, jobs: &Store<Restore
     let known = jobs.clone();
     watches.claims.notify(queue, move |claim| unsettled(&known, claim.namespace()));
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,14 @@
 //! here must not hang on a copy that lags behind.
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta, PostParams};
 use kube::{Api, Client, Error, Resource, ResourceExt};
 
 use super::facts::{Facts, Unreadable};
+use super::{build, preflight, release};
+use crate::api::agent::Rehearsal;
 use crate::api::backup::Backup;
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::etcdcluster::EtcdCluster;
@@ -14,7 +17,8 @@ use crate::api::etcdmember::EtcdMember;
 use crate::api::names::{operator, warden};
 use crate::api::restorejob::RestoreJob;
 use crate::checks::Known;
-use crate::k8s::error::{is_not_found, message};
+use crate::k8s::apply::FIELD_MANAGER;
+use crate::k8s::error::{Class, class, is_not_found, message};
 
 /// Everything that was seen. What could not be read says so.
 #[derive(Clone, Debug)]
@@ -29,8 +33,47 @@ pub struct Observed {
     pub others: Known<Vec<RestoreJob>>,
     /// The application's EtcdCluster, whole.
     pub cluster: Known<DynamicObject>,
+    /// The application's HelmRelease; read from the recorded inputs on, until it was put back.
+    pub release: Known<Release>,
+    /// The preflight Job; read only until it has passed.
+    pub rehearsal: Known<Rehearsing>,
+    /// Whether the new cluster would be accepted; tried only right before the old one is deleted.
+    pub recreation: Known<Recreation>,
     /// What is left of the cluster's members; read only while the old cluster goes.
     pub remains: Known<Remains>,
+}
+
+/// A HelmRelease, as far as a restore has to do with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// Its name.
+    pub name: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+    /// `spec.suspend`.
+    pub suspend: Option<bool>,
+    /// What is under way in it: a reconcile, or a Helm revision that has not ended.
+    pub busy: Option<String>,
+}
+
+/// How the rehearsal stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rehearsing {
+    /// It has not ended.
+    Running(String),
+    /// It passed.
+    Passed(Option<Rehearsal>),
+    /// It failed for good, with the agent's reason and words.
+    Failed(String),
+}
+
+/// What the API server says to a new cluster that is not meant to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recreation {
+    /// Only its name is taken, which is checked last.
+    Accepted,
+    /// Something else is wrong.
+    Refused(String),
 }
 
 /// What is left of a cluster's members.
@@ -87,23 +130,29 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
     let records = records.list(&ListParams::default().labels(&selector)).await.map_err(read("the records"))?;
     let facts = Facts::read(&records.items).map_err(ObserveError::Records)?;
     let begins = facts.inputs.is_none();
+    let rehearses = facts.inputs.is_some() && facts.preflight.is_none();
+    let intends = facts.capture.is_some() && facts.purge_intent.is_none();
     let goes = facts.purge_intent.is_some() && facts.purged.is_none();
     let backups: Api<Backup> = Api::namespaced(client.clone(), namespace);
     let api = clusters(client, namespace);
-    let (backup, others, cluster, remains) = tokio::join!(
+    let released = facts.inputs.is_some() && facts.resumed.is_none();
+    let (backup, others, cluster, release, rehearsal, recreation, remains) = tokio::join!(
         when(begins, async { answer(backups.get(&job.spec.backup_ref.name).await) }),
         when(begins, async { listed(jobs.list(&ListParams::default()).await.map(|list| list.items)) }),
         async { answer(api.get(APP_CLUSTER_NAME).await) },
+        when(released, release::read(client, namespace, &facts)),
+        when(rehearses, rehearsal(client, &job)),
+        when(intends, recreation(client, &job, &facts)),
         when(goes, async { listed(remains(client, namespace).await) }),
     );
-    Ok(Some(Observed { job, facts, backup, others, cluster, remains }))
+    Ok(Some(Observed { job, facts, backup, others, cluster, release, rehearsal, recreation, remains }))
 }
 
 async fn when<T>(needed: bool, read: impl Future<Output = Known<T>>) -> Known<T> {
     if needed { read.await } else { Known::Unknown("not read: not needed now".to_owned()) }
 }
 
-fn answer<T>(result: Result<T, Error>) -> Known<T> {
+pub(super) fn answer<T>(result: Result<T, Error>) -> Known<T> {
     match result {
         Ok(found) => Known::Found(found),
         Err(error) if is_not_found(&error) => Known::Absent,
@@ -116,6 +165,43 @@ fn listed<T>(result: Result<T, Error>) -> Known<T> {
     match result {
         Ok(found) => Known::Found(found),
         Err(error) => Known::Unknown(message(&error)),
+    }
+}
+
+async fn rehearsal(client: &Client, job: &RestoreJob) -> Known<Rehearsing> {
+    let namespace = job.namespace().unwrap_or_default();
+    let jobs: Api<Job> = Api::namespaced(client.clone(), &namespace);
+    let name = build::preflight_name(job);
+    let run = match answer(jobs.get(&name).await) {
+        Known::Found(run) => run,
+        Known::Absent => return Known::Absent,
+        Known::Unknown(why) => return Known::Unknown(why),
+    };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
+    match pods.list(&of_job).await {
+        Ok(pods) => Known::Found(preflight::outcome(&run, &pods.items)),
+        Err(error) => Known::Unknown(message(&error)),
+    }
+}
+
+/// Tries the new cluster under its real name, without keeping it. Existence is checked after everything else, so that a
+/// taken name means that all the rest passed.
+async fn recreation(client: &Client, job: &RestoreJob, facts: &Facts) -> Known<Recreation> {
+    let (Some(capture), Some(inputs)) = (&facts.capture, &facts.inputs) else { return Known::Absent };
+    let Some(cluster) = build::cluster(job, &capture.fact, &inputs.fact) else {
+        return Known::Found(Recreation::Refused("what was captured is no EtcdCluster".to_owned()));
+    };
+    let api = clusters(client, &job.namespace().unwrap_or_default());
+    let params = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    match api.create(&params, &cluster).await {
+        Ok(_) => Known::Found(Recreation::Accepted),
+        Err(error) => match class(&error) {
+            Class::AlreadyExists => Known::Found(Recreation::Accepted),
+            Class::Invalid | Class::Forbidden => Known::Found(Recreation::Refused(message(&error))),
+            Class::NotFound => Known::Absent,
+            Class::Conflict | Class::Transient => Known::Unknown(message(&error)),
+        },
     }
 }
 

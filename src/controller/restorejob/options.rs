@@ -9,6 +9,8 @@ use crate::api::restorejob::{DEFAULT_RESTORE_TIMEOUT_SECONDS, MAX_RESTORE_TIMEOU
 pub struct Options {
     /// Seconds that a restore may take.
     pub timeout_seconds: i64,
+    /// Whether to stop after the rehearsal.
+    pub dry_run: bool,
 }
 
 /// An option that makes no sense. Terminal.
@@ -20,13 +22,18 @@ pub enum OptionsError {
     /// No integer, or out of range.
     #[error("spec.options.restoreTimeoutSeconds is {0}: expected an integer from 0 to {MAX_RESTORE_TIMEOUT_SECONDS}")]
     Timeout(Value),
+    /// No boolean.
+    #[error("spec.options.dryRun is {0}: expected true or false")]
+    DryRun(Value),
 }
 
 impl Options {
     /// Reads them; absent ones have their defaults.
     pub fn parse(options: Option<&Value>) -> Result<Self, OptionsError> {
         let options = match options {
-            None | Some(Value::Null) => return Ok(Self { timeout_seconds: DEFAULT_RESTORE_TIMEOUT_SECONDS }),
+            None | Some(Value::Null) => {
+                return Ok(Self { timeout_seconds: DEFAULT_RESTORE_TIMEOUT_SECONDS, dry_run: false });
+            }
             Some(Value::Object(options)) => options,
             Some(_) => return Err(OptionsError::NotAnObject),
         };
@@ -38,7 +45,12 @@ impl Options {
                 _ => return Err(OptionsError::Timeout(value.clone())),
             },
         };
-        Ok(Self { timeout_seconds })
+        let dry_run = match options.get("dryRun") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(bit)) => *bit,
+            Some(other) => return Err(OptionsError::DryRun(other.clone())),
+        };
+        Ok(Self { timeout_seconds, dry_run })
     }
 }
 
@@ -63,5 +75,7 @@ mod tests {
             assert!(seconds(json!({"restoreTimeoutSeconds": bad})).is_err(), "{bad}");
         }
         assert_eq!(seconds(json!([])), Err(OptionsError::NotAnObject));
+        assert!(Options::parse(Some(&json!({"dryRun": true}))).unwrap().dry_run);
+        assert!(Options::parse(Some(&json!({"dryRun": "yes"}))).is_err());
     }
 }

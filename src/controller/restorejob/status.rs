@@ -26,6 +26,7 @@ pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobS
         Verdict::Gone => return status,
         Verdict::Waiting { reason, message } => (phase::RUNNING, false, *reason, message.clone()),
         Verdict::Succeeded { message } => (phase::SUCCEEDED, true, reason::RESTORE_COMPLETED, message.clone()),
+        Verdict::DryRun { message } => (phase::SUCCEEDED, true, reason::DRY_RUN_COMPLETED, message.clone()),
         Verdict::Failed { message } => (phase::FAILED, false, reason::RESTORE_FAILED, message.clone()),
     };
     if is_terminal(phase) {
@@ -48,6 +49,12 @@ fn told(seen: &Observed, step: Step) -> (&'static str, String) {
             let bucket = inputs.map(|inputs| inputs.source.s3.bucket.clone()).unwrap_or_default();
             (reason::INPUTS_RECORDED, format!("s3://{bucket}/{key} is restored"))
         }
+        Step::Preflighted => (reason::REHEARSED, rehearsed(seen)),
+        Step::Suspended if facts.release.as_ref().is_some_and(|release| release.fact.exists) => {
+            (reason::RELEASE_SUSPENDED, "the HelmRelease is suspended and no Helm run is under way".to_owned())
+        }
+        Step::Suspended => (reason::NO_RELEASE, "there is no HelmRelease to suspend".to_owned()),
+        Step::Resumed => (reason::RELEASE_RESUMED, "spec.suspend of the HelmRelease is as it was found".to_owned()),
         Step::EtcdClusterSpecCaptured => {
             (reason::SPEC_CAPTURED, "the whole EtcdCluster is recorded in a ControllerRevision".to_owned())
         }
@@ -62,6 +69,18 @@ fn told(seen: &Observed, step: Step) -> (&'static str, String) {
             let ready = facts.verified.as_ref().map(|verified| verified.fact.ready_members).unwrap_or_default();
             (reason::CLUSTER_VERIFIED, format!("the new EtcdCluster is available, {ready} members are ready"))
         }
+    }
+}
+
+/// What the rehearsal found, as a sentence.
+#[must_use]
+pub fn rehearsed(seen: &Observed) -> String {
+    match seen.facts.preflight.as_ref().and_then(|preflight| preflight.fact.rehearsal.as_ref()) {
+        Some(found) => format!(
+            "etcd came up on the restored data: revision {}, {} keys, hash {:08x} at revision {}, rebuilt by etcdutl {}",
+            found.revision, found.keys, found.hash_kv, found.hash_revision, found.etcdutl_version
+        ),
+        None => "the restore was rehearsed".to_owned(),
     }
 }
 

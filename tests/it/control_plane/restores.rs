@@ -7,6 +7,7 @@ use etcd_warden::api::condition::find;
 use etcd_warden::api::etcdcluster::EtcdCluster;
 use etcd_warden::api::restorejob::RestoreJob;
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -37,7 +38,7 @@ async fn unserved() -> ControlPlane {
 }
 
 async fn serve(bed: &ControlPlane) -> Warden {
-    let warden = Warden::start(bed, &["--controllers=restorejob"]).await;
+    let warden = Warden::start(bed, &["--controllers=restorejob", "--agent-image=etcd-warden"]).await;
     warden.wait_ready().await;
     warden
 }
@@ -140,6 +141,24 @@ fn ready_reason(job: &RestoreJob) -> String {
     find(conditions, "Ready").map(|ready| ready.reason.clone()).unwrap_or_default()
 }
 
+/// Plays the rehearsal's Job: no Pods run here.
+async fn pass_preflight(client: &Client, namespace: &str) {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+    let name = wait_for("the preflight Job", WITHIN, async || {
+        let found = jobs.list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+        found.first().map(ResourceExt::name_any).ok_or_else(|| "no Job".to_owned())
+    })
+    .await;
+    let time = "2026-01-01T00:00:00Z";
+    let holds = |type_: &str| {
+        json!({"type": type_, "status": "True", "reason": "CompletionsReached", "message": "", "lastProbeTime": time,
+            "lastTransitionTime": time})
+    };
+    let patch = json!({"status": {"startTime": time, "completionTime": time, "succeeded": 1,
+        "conditions": [holds("SuccessCriteriaMet"), holds("Complete")]}});
+    jobs.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
 async fn wait_new_cluster(client: &Client, namespace: &str, old: &EtcdCluster) -> EtcdCluster {
     let api = clusters(client, namespace);
     wait_for("a new EtcdCluster", WITHIN, async || match api.get("etcd").await {
@@ -162,6 +181,9 @@ async fn a_restore_purges_the_old_cluster_and_makes_it_again_from_the_snapshot()
     wait_job(&client, &namespace, "waits for its Backup", |job| ready_reason(job) == "BackupNotReady").await;
     assert_eq!(clusters(&client, &namespace).get("etcd").await.unwrap().uid(), old.uid());
     bed.apply(&namespace, BACKUP).await;
+    wait_job(&client, &namespace, "rehearses", |job| ready_reason(job) == "PreflightRunning").await;
+    assert_eq!(clusters(&client, &namespace).get("etcd").await.unwrap().metadata.deletion_timestamp, None);
+    pass_preflight(&client, &namespace).await;
 
     let new = wait_new_cluster(&client, &namespace, &old).await;
     // Nothing of the old cluster is left before the new one is made.
@@ -190,8 +212,8 @@ async fn a_restore_purges_the_old_cluster_and_makes_it_again_from_the_snapshot()
     })
     .await;
     let status = done.status.unwrap();
-    assert!(status.message.unwrap().contains("without rehearsing"));
-    for step in ["EtcdClusterSpecCaptured", "TargetPurged", "Ready"] {
+    assert!(status.message.unwrap().contains("without a snapshot of the old data"));
+    for step in ["Preflighted", "Suspended", "EtcdClusterSpecCaptured", "TargetPurged", "Resumed", "Ready"] {
         assert_eq!(find(status.conditions.as_deref().unwrap(), step).unwrap().status, "True", "{step}");
     }
     assert!(status.completed_at.is_some());
@@ -249,6 +271,7 @@ async fn a_deleted_job_does_not_strand_the_cluster() {
     pods.patch(&pod, &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
     bed.apply(&namespace, BACKUP).await;
     bed.apply(&namespace, RESTORE).await;
+    pass_preflight(&client, &namespace).await;
     wait_job(&client, &namespace, "purges", |job| ready_reason(job) == "EtcdClusterPurging").await;
     let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &namespace);
     jobs.delete("back", &DeleteParams::default()).await.unwrap();

@@ -1,0 +1,165 @@
+//! Before anything is touched: what is restored, and whether that would work.
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+
+use super::{Action, LOOK_AGAIN, Plan, Verdict, clean_up, fail, is_finished, is_held, out_of_time, remaining};
+use crate::api::common::{APP_CLUSTER_NAME, TypedReference};
+use crate::api::restorejob::{RestoreJob, reason};
+use crate::checks::Known;
+use crate::controller::restorejob::facts::{Fact, Inputs, Preflight};
+use crate::controller::restorejob::observe::{Observed, Rehearsing};
+use crate::controller::restorejob::options::Options;
+use crate::controller::restorejob::source::{self, Unusable};
+use crate::controller::restorejob::status::rehearsed;
+
+pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
+    let options = match Options::parse(seen.job.spec.options.as_ref()) {
+        Ok(options) => options,
+        Err(error) => return fail(seen, error.to_string()),
+    };
+    let started = seen.job.status.as_ref().and_then(|status| status.started_at.as_ref()).map_or(now, |time| time.0);
+    let left = remaining(started, u64::try_from(options.timeout_seconds).unwrap_or_default(), now);
+    let wait = |reason: &'static str, message: String| {
+        if left.is_zero() {
+            return fail(seen, format!("gave up after {} s: {message}", options.timeout_seconds));
+        }
+        Plan::wait(reason, message, LOOK_AGAIN.min(left))
+    };
+    let name = &seen.job.spec.backup_ref.name;
+    let backup = match &seen.backup {
+        Known::Unknown(why) => return wait(reason::API_UNAVAILABLE, format!("cannot read Backup {name}: {why}")),
+        Known::Absent => return wait(reason::BACKUP_NOT_READY, format!("Backup {name} does not exist")),
+        Known::Found(backup) => backup,
+    };
+    let application = &backup.spec.application_ref;
+    if let Some(message) = foreign_target(&seen.job, application) {
+        return fail(seen, message);
+    }
+    let source = match source::source(backup) {
+        Ok(source) => source,
+        Err(unusable @ Unusable::NotYet(_)) => return wait(reason::BACKUP_NOT_READY, unusable.to_string()),
+        Err(unusable) => return fail(seen, unusable.to_string()),
+    };
+    match rival(seen) {
+        Err(why) => return wait(reason::API_UNAVAILABLE, format!("cannot list RestoreJobs: {why}")),
+        Ok(Some(other)) => {
+            return fail(seen, format!("RestoreJob {other} restores the same application; only one can at a time"));
+        }
+        Ok(None) => {}
+    }
+    let inputs = Inputs {
+        backup: name.clone(),
+        source,
+        application: TypedReference {
+            api_group: Some(application.application_group().to_owned()),
+            ..application.clone()
+        },
+        cluster: APP_CLUSTER_NAME.to_owned(),
+        dry_run: options.dry_run,
+        timeout_seconds: options.timeout_seconds,
+    };
+    let mut actions = Vec::new();
+    if !is_held(&seen.job) {
+        actions.push(Action::Hold);
+    }
+    actions.push(Action::Record(Fact::Inputs(Box::new(inputs))));
+    Plan::act(actions, reason::BOOTSTRAPPING, "the restore begins")
+}
+
+/// Why the target is not the application that was backed up.
+fn foreign_target(job: &RestoreJob, source: &TypedReference) -> Option<String> {
+    if !source.is_etcd_application() {
+        let (kind, group) = (&source.kind, source.application_group());
+        return Some(format!("the Backup is of {kind}.{group}, not of an etcd application"));
+    }
+    let target = job.spec.target_application_ref.as_ref()?;
+    if target.is_etcd_application() && target.name == source.name {
+        return None;
+    }
+    Some(format!(
+        "an etcd Backup is restored in place only: targetApplicationRef has no namespace, so a restore lands in the \
+         Backup's own namespace, and there the chart accepts no release but {APP_CLUSTER_NAME:?}. The target is {} {}, \
+         the Backup is of Etcd {}",
+        target.kind, target.name, source.name
+    ))
+}
+
+/// An older unfinished restore of the same application. Of two that see each other, the older one goes on.
+fn rival(seen: &Observed) -> Result<Option<String>, String> {
+    let others = match &seen.others {
+        Known::Found(others) => others,
+        Known::Absent => return Ok(None),
+        Known::Unknown(why) => return Err(why.clone()),
+    };
+    let age = |job: &RestoreJob| (job.metadata.creation_timestamp.clone().map(|time| time.0), job.uid());
+    let begun = |job: &RestoreJob| is_held(job) && !is_finished(job);
+    let mine = age(&seen.job);
+    let older = others.iter().filter(|job| job.uid() != seen.job.uid() && begun(job) && age(job) < mine);
+    Ok(older.map(ResourceExt::name_any).next())
+}
+
+/// The rehearsal: nothing is deleted before it has passed.
+pub(super) fn preflight(seen: &Observed, now: Timestamp) -> Plan {
+    if let Some(plan) = out_of_time(seen, now, "the cluster was not touched") {
+        return plan;
+    }
+    match &seen.rehearsal {
+        Known::Unknown(why) => {
+            Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the preflight Job: {why}"), LOOK_AGAIN)
+        }
+        Known::Found(Rehearsing::Running(message)) => {
+            Plan::wait(reason::PREFLIGHT_RUNNING, message.clone(), LOOK_AGAIN)
+        }
+        Known::Found(Rehearsing::Passed(rehearsal)) => {
+            let fact = Fact::Preflight(Box::new(Preflight { rehearsal: rehearsal.clone() }));
+            Plan::act([Action::Record(fact)], reason::PREFLIGHT_RUNNING, "the rehearsal passed")
+        }
+        Known::Found(Rehearsing::Failed(message)) => {
+            fail(seen, format!("the rehearsal failed: {message}; the cluster was not touched"))
+        }
+        Known::Absent => start_preflight(seen),
+    }
+}
+
+fn start_preflight(seen: &Observed) -> Plan {
+    let Some(inputs) = &seen.facts.inputs else {
+        return fail(seen, "the records of this restore are incomplete".to_owned());
+    };
+    let cluster = match target(seen) {
+        Ok(cluster) => cluster,
+        Err(plan) => return plan,
+    };
+    let Some(cluster) = serde_json::to_value(cluster).ok().and_then(|value| serde_json::from_value(value).ok()) else {
+        return fail(seen, format!("EtcdCluster {APP_CLUSTER_NAME} makes no sense"));
+    };
+    let start = Action::StartPreflight { cluster: Box::new(cluster), inputs: Box::new(inputs.fact.clone()) };
+    Plan::act([start], reason::PREFLIGHT_RUNNING, "the restore is rehearsed")
+}
+
+/// The EtcdCluster that is to be restored, or what is to do without it.
+pub(super) fn target(seen: &Observed) -> Result<&DynamicObject, Plan> {
+    match &seen.cluster {
+        Known::Unknown(why) => {
+            Err(Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the EtcdCluster: {why}"), LOOK_AGAIN))
+        }
+        Known::Absent => Err(fail(
+            seen,
+            format!("EtcdCluster {APP_CLUSTER_NAME} does not exist, so that nothing says how to make it again"),
+        )),
+        Known::Found(cluster) if cluster.metadata.deletion_timestamp.is_some() => {
+            Err(fail(seen, format!("EtcdCluster {APP_CLUSTER_NAME} is being deleted by somebody else")))
+        }
+        Known::Found(cluster) => Ok(cluster),
+    }
+}
+
+/// The end of a dry run.
+pub(super) fn succeed_dry(seen: &Observed) -> Plan {
+    let verdict = Verdict::DryRun { message: format!("dry run, nothing was changed: {}", rehearsed(seen)) };
+    if seen.job.metadata.deletion_timestamp.is_some() {
+        return clean_up(seen);
+    }
+    Plan { actions: Vec::new(), verdict, again: Some(LOOK_AGAIN) }
+}
