@@ -7,4 +7,5 @@ mod chart;
 mod examples;
 mod leader;
 mod restores;
+mod restores_with_pods;
 mod stand_in_kubelet;
