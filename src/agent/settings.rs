@@ -190,6 +190,12 @@ pub(crate) fn data_dir(vars: &Vars<'_>) -> Result<PathBuf, Failure> {
     vars.require(env::ETCD_DATA_DIR).map(PathBuf::from)
 }
 
+/// Whether the restored cluster has formed, so that nothing is restored any more.
+#[must_use]
+pub(crate) fn has_formed(vars: &Vars<'_>) -> bool {
+    vars.get(env::INITIAL_CLUSTER_STATE).is_some_and(|state| state == "existing")
+}
+
 /// Directory for staging.
 #[must_use]
 pub(crate) fn scratch(vars: &Vars<'_>) -> Option<PathBuf> {
