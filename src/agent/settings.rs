@@ -13,7 +13,7 @@ use crate::etcd::{ClientIdentity, Credentials, Options, Roots, TlsMaterial};
 use crate::store::{DirLocation, Location, S3Credentials, S3Location};
 
 /// Where values come from: the process's environment, or a table in tests.
-pub(crate) struct Vars<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
+pub(crate) struct Vars<'a>(pub(crate) &'a (dyn Fn(&str) -> Option<String> + Sync));
 
 impl Vars<'_> {
     fn get(&self, name: &str) -> Option<String> {

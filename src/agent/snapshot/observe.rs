@@ -78,11 +78,11 @@ async fn ask(endpoint: &str, options: &Options) -> Result<Source, Error> {
 async fn is_corrupt(client: &Client, status: &StatusResponse) -> Result<bool, Error> {
     let own = status.header.map_or(0, |header| header.member_id);
     match client.alarms().await {
-        Ok(alarms) => Ok(alarms
-            .iter()
-            .any(|alarm| alarm.alarm == i32::from(AlarmType::Corrupt) && alarm.member_id == own)),
+        Ok(alarms) => {
+            Ok(alarms.iter().any(|alarm| alarm.alarm == i32::from(AlarmType::Corrupt) && alarm.member_id == own))
+        }
         Err(error) if error.is_retryable() => {
-            let own = format!("memberID:{own} alarm:{}", AlarmType::Corrupt.as_str_name());
+            let own = format!("memberID:{own} alarm:CORRUPT");
             Ok(status.errors.iter().any(|told| told.contains(&own)))
         }
         Err(error) => Err(error),

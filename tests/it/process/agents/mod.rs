@@ -1,9 +1,13 @@
 //! The agent as a process, against real etcd and S3 servers.
 
+mod corruption;
+mod crash;
+mod disk;
 mod security;
 mod source;
 mod store_faults;
 mod stores;
+mod tools;
 mod versions;
 
 use crate::bed::etcd::Version;

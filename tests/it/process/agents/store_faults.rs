@@ -2,7 +2,7 @@
 
 use super::{Agent, Image, bucket_name, client, fatten, filled};
 use crate::bed::etcd::Version;
-use crate::bed::fault_proxy::{HttpFault, HttpProxy, On, Protocol, Upstream};
+use crate::bed::fault_proxy::{HttpFault, HttpProxy, On};
 use crate::bed::s3::{Keys, OWNER, READER};
 use crate::bed::{Etcd, S3Server};
 use etcd_warden::api::agent::{Reason, env};
@@ -23,9 +23,7 @@ async fn way(what: &str) -> Way {
     let s3 = S3Server::shared().await;
     let name = bucket_name(what);
     let bucket = s3.bucket(&name).await;
-    let address = s3.endpoint().strip_prefix("https://").unwrap().parse().unwrap();
-    let authority = Some(s3.authority().to_owned());
-    let proxy = HttpProxy::start(Upstream { address, protocol: Protocol::Http1, authority, certificate: None });
+    let proxy = s3.behind_proxy();
     let file = tempfile::NamedTempFile::new().unwrap();
     proxy.write_authority(file.path());
     Way { proxy, bucket, name, authority: file }
@@ -63,13 +61,19 @@ async fn what_passes_by_itself_is_waited_for() {
     let etcd = fat().await;
     let faults: Vec<(&str, Vec<(On, HttpFault)>)> = vec![
         ("throttled", vec![(On::request("PUT", "partNumber").first(3), HttpFault::Answer(503, error("SlowDown")))]),
-        ("broken-server", vec![
-            (On::request("POST", "uploads").first(1), HttpFault::Answer(500, error("InternalError"))),
-            (On::request("POST", "uploadId").first(1), HttpFault::Answer(500, error("InternalError"))),
-        ]),
+        (
+            "broken-server",
+            vec![
+                (On::request("POST", "uploads").first(1), HttpFault::Answer(500, error("InternalError"))),
+                (On::request("POST", "uploadId").first(1), HttpFault::Answer(500, error("InternalError"))),
+            ],
+        ),
         ("reset-in-part", vec![(On::request("PUT", "partNumber=2").first(1), HttpFault::CutRequest(1 << 20))]),
         ("reset-before", vec![(On::request("HEAD", "").first(2), HttpFault::Reset)]),
-        ("error-in-200", vec![(On::request("POST", "uploadId").first(1), HttpFault::Answer(200, error("InternalError")))]),
+        (
+            "error-in-200",
+            vec![(On::request("POST", "uploadId").first(1), HttpFault::Answer(200, error("InternalError")))],
+        ),
         // The store did it, and nobody heard of it: asked again, it knows no such upload any more.
         ("lost-answer", vec![(On::request("POST", "uploadId").first(1), HttpFault::LoseAnswer)]),
     ];
@@ -145,7 +149,10 @@ async fn the_layer_that_failed_is_named() {
     let etcd = filled(Version::V3_6).await;
     let s3 = S3Server::shared().await;
     let snapshot = |endpoint: &str| {
-        Agent::snapshot(&etcd, "u").s3(s3, "agents-any", "").set(env::S3_ENDPOINT, endpoint).set(env::DEADLINE_SECONDS, 20)
+        Agent::snapshot(&etcd, "u")
+            .s3(s3, "agents-any", "")
+            .set(env::S3_ENDPOINT, endpoint)
+            .set(env::DEADLINE_SECONDS, 20)
     };
     let https = s3.endpoint();
     let plain = s3.plain_endpoint();
@@ -193,7 +200,8 @@ async fn without_the_right_to_list_the_store_itself_guards_the_name() {
 async fn a_store_without_conditional_writes_is_served_by_looking_first() {
     let etcd = fat().await;
     let way = way("no-conditions").await;
-    let rule = way.proxy.inject(On::request("POST", "uploadId").first(1), HttpFault::Answer(501, error("NotImplemented")));
+    let rule =
+        way.proxy.inject(On::request("POST", "uploadId").first(1), HttpFault::Answer(501, error("NotImplemented")));
     way.snapshot(&etcd).succeed().await;
     assert_eq!(way.proxy.applied(rule), 1);
     way.snapshot(&etcd).set(env::SNAPSHOT_UID, "other").fail(Reason::ObjectOwnedByAnother).await;

@@ -73,9 +73,7 @@ async fn of_two_agents_that_race_for_a_name_one_wins_whole() {
     let volume = tempfile::tempdir().unwrap();
     let in_bucket = |uid: &str| Agent::snapshot(&etcd, uid).s3(s3, &name, "");
     let in_volume = |uid: &str| Agent::snapshot(&etcd, uid).volume(volume.path(), "");
-    for (one, other, is_bucket) in
-        [(in_bucket("a"), in_bucket("b"), true), (in_volume("a"), in_volume("b"), false)]
-    {
+    for (one, other, is_bucket) in [(in_bucket("a"), in_bucket("b"), true), (in_volume("a"), in_volume("b"), false)] {
         let (one, other) = tokio::join!(one.run(), other.run());
         let (one, other) = (one.report.unwrap(), other.report.unwrap());
         let (winner, loser) = if one.ok { (one, other) } else { (other, one) };
@@ -98,13 +96,8 @@ async fn endpoints_keys_and_names_of_every_form_are_reached() {
     let etcd = filled(Version::V3_7).await;
     let snapshot = |prefix: &str| Agent::snapshot(&etcd, "u").s3(s3, &name, prefix);
     let port = s3.endpoint().rsplit(':').next().unwrap().to_owned();
-    for (i, endpoint) in [
-        format!("localhost:{port}"),
-        format!("HTTPS://127.0.0.1:{port}/"),
-        s3.plain_endpoint(),
-    ]
-    .into_iter()
-    .enumerate()
+    for (i, endpoint) in
+        [format!("localhost:{port}"), format!("HTTPS://127.0.0.1:{port}/"), s3.plain_endpoint()].into_iter().enumerate()
     {
         snapshot(&format!("form-{i}")).set(env::S3_ENDPOINT, endpoint).succeed().await;
     }
