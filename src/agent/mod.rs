@@ -13,6 +13,12 @@ mod settings;
 mod snapshot;
 mod stop;
 
+/// What a snapshot file is held to, for those who hold one in their hands.
+pub mod offline {
+    pub use super::digest::{Digested, SnapshotDigest, Trailer};
+    pub use super::rebuild::decide::{Recorded, Refusal, content};
+}
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -51,8 +51,10 @@ async fn names_resolve_in_a_root_without_a_c_library_and_with_a_hostile_nsswitch
     std::fs::copy(AGENT, path("tools/agent")).unwrap();
     // Every container has these devices.
     std::fs::create_dir(path("dev")).unwrap();
-    let made = Command::new("mknod").arg(path("dev/urandom")).args(["c", "1", "9"]).status().unwrap();
-    assert!(made.success(), "mknod needs root");
+    for (name, minor) in [("random", "8"), ("urandom", "9")] {
+        let made = Command::new("mknod").arg(path("dev").join(name)).args(["c", "1", minor]).status().unwrap();
+        assert!(made.success(), "mknod needs root");
+    }
     std::fs::write(path("etc/nsswitch.conf"), "hosts: [!UNAVAIL=return] nonsense\npasswd: nonsense\n").unwrap();
     std::fs::write(path("etc/hosts"), "127.0.0.1 etcd-of-the-test\n").unwrap();
     let port = etcd.endpoints()[0].rsplit(':').next().unwrap().to_owned();
