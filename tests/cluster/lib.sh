@@ -15,3 +15,25 @@ with_lock() {
   "$@" {fd}>&-
   exec {fd}>&-
 }
+
+# packages NAME...: Debian packages; installed when that is possible, else named in one message.
+packages() {
+  local missing=() p
+  for p in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null) == installed ]] || missing+=("$p")
+  done
+  (( ${#missing[@]} )) || return 0
+  if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+    die "these packages are missing: ${missing[*]}; as root: apt-get install --no-install-recommends ${missing[*]}"
+  fi
+  echo "installing ${missing[*]}"
+  apt_update
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+}
+
+apt_updated=
+apt_update() {
+  [[ -z $apt_updated ]] || return 0
+  apt-get update -qq </dev/null
+  apt_updated=1
+}

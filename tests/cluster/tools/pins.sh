@@ -4,10 +4,11 @@ TOOLS=$BED/tools
 
 K8S_VERSION=$(sed -nE 's#^\tk8s\.io/kubernetes (v[^ ]+).*#\1#p' "$TOOLS/k8s/go.mod")
 ETCD_VERSIONS=(3.4.23 3.5.35 3.6.16 3.7.3)
+CARGO_DENY=0.20.2
 # Debian's builds: etcd 3.4 cannot be built as a Go module, and busybox is only there for helper Pods.
 DEBIAN_ETCD34=3.4.23
 # What containers and a node need from the distribution.
-NODE_PACKAGES=(containerd runc containernetworking-plugins iptables nftables conntrack iproute2 util-linux procps)
+NODE_PACKAGES=(containerd runc containernetworking-plugins iptables nftables conntrack iproute2 kmod openssl procps util-linux)
 
 # program NAME -> "module package [group...]"; the name of an etcd program carries its minor version.
 declare -A PROGRAMS=(
@@ -36,6 +37,7 @@ declare -A PROGRAMS=(
   [pause]="pause c node"
   [ociarchive]="ociarchive . node"
   [busybox]="busybox debian node"
+  [cargo-deny]="cargo-deny cargo lint"
   [helm]="helm helm.sh/helm/v3/cmd/helm helm"
 )
 
@@ -44,6 +46,7 @@ pin() {
   case $1 in
     etcd34) printf 'debian %s' "$DEBIAN_ETCD34" ;;
     busybox) printf 'debian busybox' ;;
+    cargo-deny) printf 'cargo-deny %s' "$CARGO_DENY" ;;
     *) (cd "$TOOLS/$1" && sha256sum -- *) ;;
   esac | sha256sum | cut -c1-12
 }

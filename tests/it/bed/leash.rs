@@ -58,19 +58,19 @@ struct Event {
 }
 
 impl Leash {
-    /// A new group. `name` is for people: the folder is called `<name>-<pid>-<count>`.
-    pub fn new(name: &str) -> Self {
-        Self::with_last_act(name, "")
+    /// A new group. `kind` is for people: the folder is called `<kind>-<pid>-<count>`.
+    pub fn new(kind: &str) -> Self {
+        Self::with_last_act(kind, "")
     }
 
     /// The same, with a shell command to be run at the very end, after all daemons are gone.
-    pub fn with_last_act(name: &str, command: &str) -> Self {
+    pub fn with_last_act(kind: &str, command: &str) -> Self {
         static SWEPT: Once = Once::new();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = run_root().join("instances");
         std::fs::create_dir_all(&root).unwrap_or_else(|e| panic!("create {}: {e}", root.display()));
         SWEPT.call_once(|| sweep(&root));
-        let name = format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("{kind}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = root.join(&name);
         std::fs::create_dir_all(folder.join("logs")).unwrap_or_else(|e| panic!("create {}: {e}", folder.display()));
 
@@ -78,6 +78,8 @@ impl Leash {
             .arg("-remove")
             .arg(&folder)
             .args(["-then", command])
+            .arg("-keep")
+            .arg(kept_logs().join(kind))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -187,11 +189,14 @@ impl Leash {
 
     /// Ends the group and returns when processes and folder are gone.
     pub fn stop(&self) {
-        *lock(&self.requests) = None;
-        if let Some(mut keeper) = lock(&self.keeper).take() {
+        if let Some(mut pipe) = lock(&self.requests).take() {
             if std::thread::panicking() {
                 self.save_logs();
             }
+            // A leash that is gone already has nothing to be told.
+            let _ = writeln!(pipe, r#"{{"bye": true}}"#);
+        }
+        if let Some(mut keeper) = lock(&self.keeper).take() {
             let status = keeper.wait().expect("wait for leash");
             assert!(status.success() || std::thread::panicking(), "leash of {} ended with {status}", self.name);
         }
@@ -199,7 +204,7 @@ impl Leash {
 
     /// Copies the logs to where they survive: they are what explains a failed test.
     fn save_logs(&self) {
-        let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("logs").join(&self.name);
+        let to = kept_logs().join(&self.name);
         let _ = std::fs::create_dir_all(&to);
         for entry in std::fs::read_dir(self.folder.join("logs")).into_iter().flatten().flatten() {
             let _ = std::fs::copy(entry.path(), to.join(entry.file_name()));
@@ -248,6 +253,12 @@ impl Daemons {
             known = self.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// Where logs are that outlive their instance: of a test that failed by the instance's name, of what all tests share (and of
+/// a process that was killed) by kind.
+pub fn kept_logs() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("logs")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,7 +1,7 @@
 //! A whole Kubernetes with one node, in namespaces of its own, brought up by tests/cluster/node.
 
 use super::api_server::ApiServer;
-use super::leash::Leash;
+use super::leash::{Leash, kept_logs};
 use super::s3::{self, S3Server};
 use super::tools::{run_root, tree};
 use std::ops::Deref;
@@ -39,8 +39,10 @@ impl Node {
     /// # Panics
     /// When it cannot be brought up, or has a name that is in use.
     pub fn named(name: &str, images: &[&str]) -> Self {
-        let node = format!("'{}/tests/cluster/node' -n {name} down >/dev/null", tree().display());
-        Self::up(name, images, Some(Leash::with_last_act("node", &node)))
+        let (state, logs) = (run_root().join("nodes").join(name), kept_logs().join("node"));
+        let keep_logs = format!("rm -rf '{0}'; cp -r '{1}/logs' '{0}'", logs.display(), state.display());
+        let down = format!("'{}/tests/cluster/node' -n {name} down >/dev/null", tree().display());
+        Self::up(name, images, Some(Leash::with_last_act("node", &format!("{keep_logs}; {down}"))))
     }
 
     fn start() -> Self {

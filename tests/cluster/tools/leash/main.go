@@ -4,6 +4,7 @@
 //
 //	{"start": {"name": "etcd", "argv": ["/bin/etcd"], "env": ["K=V"], "dir": "/", "log": "/path"}}
 //	{"signal": {"name": "etcd", "number": 9}}
+//	{"bye": true}
 //
 // and answers on its standard output, in order of events:
 //
@@ -12,8 +13,9 @@
 //	{"event": "exited",  "name": "etcd", "pid": 4711, "status": "signal: killed"}
 //
 // When its input ends, for whatever reason (closed, or the process at the other end was killed), it kills all that it
-// started, runs the command given with -then, removes the folder given with -remove, and ends. Should leash itself be
-// killed, the kernel kills the daemons; the folder then stays until somebody finds that nobody holds its lock.
+// started, runs the command given with -then, removes the folder given with -remove, and ends. Where there was no bye, the
+// folder's logs are kept first, in the folder given with -keep. Should leash itself be killed, the kernel kills the
+// daemons; the folder then stays until somebody finds that nobody holds its lock.
 package main
 
 import (
@@ -44,6 +46,7 @@ type request struct {
 		Name   string `json:"name"`
 		Number int    `json:"number"`
 	} `json:"signal"`
+	Bye bool `json:"bye"`
 }
 
 type event struct {
@@ -62,6 +65,7 @@ func init() { runtime.LockOSThread() }
 func main() {
 	remove := flag.String("remove", "", "folder to lock while running and to remove at the end")
 	then := flag.String("then", "", "program to run at the end, before the folder is removed")
+	keep := flag.String("keep", "", "folder to put the logs in when there was no bye; what it held is gone then")
 	flag.Parse()
 
 	// A terminal's interrupt reaches the whole group; the end of the input is what counts here.
@@ -80,6 +84,7 @@ func main() {
 	requests := make(chan request)
 	go read(requests)
 	daemons := &daemons{pids: map[string]int{}}
+	bye := false
 loop:
 	for {
 		select {
@@ -89,6 +94,8 @@ loop:
 				break loop
 			case r.Start != nil:
 				daemons.start(r.Start.Name, r.Start.Argv, r.Start.Env, r.Start.Dir, r.Start.Log)
+			case r.Bye:
+				bye = true
 			case r.Signal != nil:
 				daemons.signal(r.Signal.Name, syscall.Signal(r.Signal.Number))
 			}
@@ -98,6 +105,12 @@ loop:
 	}
 
 	daemons.end()
+	if *keep != "" && !bye {
+		_ = os.RemoveAll(*keep)
+		if err := os.CopyFS(*keep, os.DirFS(filepath.Join(*remove, "logs"))); err != nil {
+			fmt.Fprintln(os.Stderr, "leash: keep the logs:", err)
+		}
+	}
 	if *then != "" {
 		cmd := exec.Command("/bin/sh", "-c", *then)
 		cmd.Stderr = os.Stderr
