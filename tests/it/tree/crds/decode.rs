@@ -115,7 +115,13 @@ fn any_field_may_be_absent_or_null() {
     for (name, decode, object) in kinds() {
         // The API server stores no null in a map of texts, and no condition without a time: every schema of these kinds
         // that there was refuses both.
-        let never = |path: &String| path.ends_with("/key") || path.ends_with("/lastTransitionTime");
+        // What is inside Kubernetes' own large types is their library's business, and most of the time spent here.
+        let never = |path: &String| {
+            path.ends_with("/key")
+                || path.ends_with("/lastTransitionTime")
+                || path.contains("/affinity/")
+                || path.contains("/topologySpreadConstraints/")
+        };
         for path in paths(&object).iter().filter(|path| !never(path)) {
             let mut null = object.clone();
             let (parent, field) = holder(&mut null, path);
