@@ -4,6 +4,7 @@ mod admission;
 mod backups;
 mod bed;
 mod chart;
+mod crash_matrix;
 mod examples;
 mod leader;
 mod restores;
