@@ -105,7 +105,7 @@ pub struct SnapshotResponse {
 #[repr(i32)]
 pub enum AlarmType {
     None = 0,
-    Nospace = 1,
+    NoSpace = 1,
     Corrupt = 2,
 }
 

@@ -213,6 +213,8 @@ impl Etcd {
     pub fn try_etcdctl(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(self.version.etcdctl());
         command.arg(format!("--endpoints={}", self.endpoints().join(","))).args(arguments);
+        // The default of five seconds is too short for a machine that has much else to do.
+        command.args(["--dial-timeout=10s", "--command-timeout=30s"]);
         if let Some(c) = &self.certificates {
             command.arg(format!("--cacert={}", c.authority.display()));
             command.arg(format!("--cert={}", c.client.certificate.display()));
@@ -272,6 +274,8 @@ impl Etcd {
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster={}", all.join(",")),
+            // The least that bcrypt takes: passwords of tests are no secrets.
+            "--bcrypt-cost=4".to_owned(),
         ];
         if self.version != Version::V3_4 {
             flags.push("--unsafe-no-fsync".to_owned());

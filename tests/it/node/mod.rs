@@ -1,5 +1,4 @@
 //! Tests on a whole one-node Kubernetes.
 
 mod bed;
-mod clusters;
 mod walkthrough;

@@ -12,6 +12,7 @@ pub use http::{HttpFault, HttpProxy, Protocol, Upstream};
 pub use rules::On;
 pub use tcp::{TcpFault, TcpProxy};
 
+use super::use_ring;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -31,6 +32,7 @@ impl Acceptor {
     where
         F: Future<Output = ()> + 'static,
     {
+        use_ring();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listen on loopback");
         listener.set_nonblocking(true).expect("a listener that does not block");
         let address = listener.local_addr().expect("a listener has an address");
