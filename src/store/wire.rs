@@ -18,6 +18,9 @@ use thiserror::Error;
 /// How long one request may take until its answer begins: enough for a part over a slow line.
 const REQUEST_LIMIT: Duration = Duration::from_mins(2);
 
+/// How long taking an upload back may take. It is tried after the deadline, too: it is the deadline's own consequence.
+const WITHDRAWAL: Duration = Duration::from_secs(10);
+
 /// How much of an error document is read.
 const ERROR_LIMIT: usize = 64 << 10;
 
@@ -91,7 +94,8 @@ impl Wire {
     }
 
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let Some(allowance) = self.allowance() else {
+        let withdrawal = (*request.method() == Method::DELETE).then_some(WITHDRAWAL);
+        let Some(allowance) = withdrawal.or_else(|| self.allowance()) else {
             return Err(HttpError::new(HttpErrorKind::Unknown, DeadlinePassed));
         };
         match tokio::time::timeout(allowance, HttpService::call(&self.client, request)).await {

@@ -1,5 +1,7 @@
 //! A stream into a bucket: one request while it is short, a multipart upload with bounded memory otherwise.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -18,6 +20,10 @@ const PARTS: u64 = 9_000;
 
 /// Parts on their way at a time.
 const IN_FLIGHT: usize = 3;
+
+/// How long parts that are on their way are waited for when the upload is taken back, and how long that may take.
+const DRAIN: Duration = Duration::from_secs(5);
+const WITHDRAWAL: Duration = Duration::from_secs(12);
 
 type Sending = FuturesUnordered<BoxFuture<'static, object_store::Result<()>>>;
 
@@ -185,13 +191,17 @@ impl S3Upload {
     }
 
     pub(in super::super) async fn abort(mut self) {
-        // Parts still on their way would outlive the abort and be stored, and paid for, without an upload.
-        while self.sending.next().await.is_some() {}
-        if let Some(mut upload) = self.multipart.take()
-            && let Err(error) = upload.abort().await
-        {
-            let error = self.object.explain("abort the upload of", &error);
-            tracing::warn!(%error, "an unfinished upload could not be removed from the store");
+        // Parts still on their way would outlive the abort and be stored, and paid for, without an upload. One that
+        // hangs is not waited for: whoever was told to stop has little time.
+        let _ = tokio::time::timeout(DRAIN, async { while self.sending.next().await.is_some() {} }).await;
+        let Some(mut upload) = self.multipart.take() else { return };
+        match tokio::time::timeout(WITHDRAWAL, upload.abort()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let error = self.object.explain("abort the upload of", &error);
+                tracing::warn!(%error, "an unfinished upload could not be removed from the store");
+            }
+            Err(_) => tracing::warn!("an unfinished upload could not be removed from the store in time"),
         }
     }
 }
