@@ -26,4 +26,10 @@ pub enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         directory: Option<PathBuf>,
     },
+    /// Look at a snapshot file.
+    Snapshot {
+        /// What is done with it.
+        #[command(subcommand)]
+        command: cmd::snapshot::Command,
+    },
 }

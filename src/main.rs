@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(settings) => cmd::serve::run(*settings).map_err(cmd::Error::from),
         Command::Crds { directory } => cmd::crds::run(directory.as_deref()).map_err(cmd::Error::from),
+        Command::Snapshot { command } => cmd::snapshot::run(&command).map_err(cmd::Error::from),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -29,6 +29,6 @@ await 60 "$SENTINEL_KEY to have the value from the backup" sentinel_is "$SENTINE
 say "restored: $SENTINEL_KEY = $(read_sentinel)"
 say "what the restore did:"
 kubectl -n "$NAMESPACE" get restorejobs.backups.cozystack.io "$RESTOREJOB_INPLACE_NAME" \
-  -o 'jsonpath={range .status.conditions[*]}  {.lastTransitionTime}  {.type}={.status}  {.reason}{"\n"}{end}'
+  -o 'jsonpath={range .status.conditions[*]}  {.lastTransitionTime}  {.type}={.status}  {.reason}{"\n"}{end}' | sort -s -k 1,1
 message=$(value restorejobs.backups.cozystack.io "$RESTOREJOB_INPLACE_NAME" '{.status.message}')
 [[ -z $message ]] || say "  $message"

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 /// Bytes of the digest that etcd appends.
-pub(crate) const TRAILER: usize = 32;
+pub const TRAILER: usize = 32;
 
 /// bbolt's pages are whole multiples of this.
 const SECTOR: u64 = 512;
@@ -16,7 +16,7 @@ const MAGIC: [u8; 4] = 0xED0C_DAED_u32.to_le_bytes();
 
 /// Reads a snapshot as it streams by.
 #[derive(Debug)]
-pub(crate) struct SnapshotDigest {
+pub struct SnapshotDigest {
     hasher: Sha256,
     tail: Vec<u8>,
     start: Vec<u8>,
@@ -25,20 +25,20 @@ pub(crate) struct SnapshotDigest {
 
 /// What the whole stream was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Digested {
+pub struct Digested {
     /// Bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// SHA-256 of all of them, 64 hex digits.
-    pub(crate) sha256: String,
+    pub sha256: String,
     /// What the end of the stream says of the rest.
-    pub(crate) trailer: Trailer,
+    pub trailer: Trailer,
     /// Whether the first page is one of bbolt's.
-    pub(crate) is_database: bool,
+    pub is_database: bool,
 }
 
 /// What the end of a stream says of the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trailer {
+pub enum Trailer {
     /// The last 32 bytes are the SHA-256 of all before them.
     Matches,
     /// The size says that there is a trailer, but it is not the SHA-256 of all before it.
@@ -55,7 +55,7 @@ impl Default for SnapshotDigest {
 
 impl SnapshotDigest {
     /// Takes the next bytes.
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
         let missing = (MAGIC_AT + MAGIC.len()).saturating_sub(self.start.len());
         self.start.extend_from_slice(&bytes[..missing.min(bytes.len())]);
@@ -76,13 +76,13 @@ impl SnapshotDigest {
 
     /// Bytes so far.
     #[must_use]
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.size
     }
 
     /// Ends the stream.
     #[must_use]
-    pub(crate) fn finish(mut self) -> Digested {
+    pub fn finish(mut self) -> Digested {
         let before = self.hasher.clone().finalize();
         self.hasher.update(&self.tail);
         let trailer = if self.size <= TRAILER as u64 || self.size % SECTOR != TRAILER as u64 {

@@ -108,7 +108,11 @@ impl From<etcd::Error> for Failure {
                 Reason::InvalidConfiguration
             }
             etcd::Error::Unreachable { fault: Fault::Tls, .. } => Reason::EtcdTlsFailed,
-            etcd::Error::Refused { code: Code::Unauthenticated | Code::PermissionDenied, .. } => Reason::EtcdAuthFailed,
+            // An invalid argument is etcd's word for a call without a login: nothing else in our calls could be one.
+            etcd::Error::Refused {
+                code: Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument,
+                ..
+            } => Reason::EtcdAuthFailed,
             etcd::Error::Unreachable { .. } | etcd::Error::Timeout { .. } | etcd::Error::Refused { .. } => {
                 Reason::EtcdUnreachable
             }

@@ -13,6 +13,12 @@ mod settings;
 mod snapshot;
 mod stop;
 
+/// What a snapshot file is held to, for those who hold one in their hands.
+pub mod offline {
+    pub use super::digest::{Digested, SnapshotDigest, Trailer};
+    pub use super::rebuild::decide::{Recorded, Refusal, content};
+}
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -76,7 +82,10 @@ fn perform(task: Task) -> u8 {
     let begun = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let ended = match runtime {
-        Ok(runtime) => runtime.block_on(Ended::of(task)),
+        // A task of its own, so that even a fault of ours ends with a report.
+        Ok(runtime) => runtime.block_on(async { tokio::spawn(Ended::of(task)).await }).unwrap_or_else(|error| {
+            Ended::failed(Failure::new(Reason::Internal, "the agent has a fault").because(error))
+        }),
         Err(error) => Ended::failed(Failure::new(Reason::Internal, "cannot start").because(error)),
     };
     let (report, code) = ended.report(task, begun.elapsed().as_secs_f64());

@@ -13,7 +13,7 @@ use crate::etcd::{ClientIdentity, Credentials, Options, Roots, TlsMaterial};
 use crate::store::{DirLocation, Location, S3Credentials, S3Location};
 
 /// Where values come from: the process's environment, or a table in tests.
-pub(crate) struct Vars<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
+pub(crate) struct Vars<'a>(pub(crate) &'a (dyn Fn(&str) -> Option<String> + Sync));
 
 impl Vars<'_> {
     fn get(&self, name: &str) -> Option<String> {
@@ -188,6 +188,12 @@ pub(crate) fn source(vars: &Vars<'_>) -> Result<SourceSettings, Failure> {
 /// Directory that `restore` fills. It is read before anything else, since an initialised one needs no settings.
 pub(crate) fn data_dir(vars: &Vars<'_>) -> Result<PathBuf, Failure> {
     vars.require(env::ETCD_DATA_DIR).map(PathBuf::from)
+}
+
+/// Whether the restored cluster has formed, so that nothing is restored any more.
+#[must_use]
+pub(crate) fn has_formed(vars: &Vars<'_>) -> bool {
+    vars.get(env::INITIAL_CLUSTER_STATE).is_some_and(|state| state == "existing")
 }
 
 /// Directory for staging.

@@ -26,7 +26,7 @@ impl Stop {
         let failed = |error: std::io::Error| Failure::new(Reason::Internal, "cannot listen for signals").because(error);
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let stop = Self { token: token.clone(), deadline: limit.map(|limit| Instant::now() + limit) };
+        let stop = Self { token: token.clone(), deadline: limit.map(|limit| Instant::now() + limit * 9 / 10) };
         tokio::spawn(async move {
             // Any of the three ends the task; none holds state that a lost branch could lose.
             tokio::select! {
@@ -39,7 +39,8 @@ impl Stop {
         Ok(stop)
     }
 
-    /// The moment after which nothing new begins.
+    /// The moment after which nothing new begins, a little before the end: what was being retried then still has the
+    /// time to say why.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline

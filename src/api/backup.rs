@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{Artifact, BACKUPS_GROUP, TypedReference};
+use super::common::{Artifact, BACKUPS_GROUP, TypedReference, or_default};
 use super::kind::kind;
 
 kind!(
@@ -48,8 +48,10 @@ pub mod driver_metadata {
 #[serde(rename_all = "camelCase", default)]
 pub struct BackupSpec {
     /// The application.
+    #[serde(deserialize_with = "or_default")]
     pub application_ref: TypedReference,
     /// The strategy.
+    #[serde(deserialize_with = "or_default")]
     pub strategy_ref: TypedReference,
     /// The Plan behind it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{APPS_GROUP, BACKUPS_GROUP, TypedReference};
+use super::common::{APPS_GROUP, BACKUPS_GROUP, TypedReference, or_default};
 use super::kind::kind;
 
 kind!(
@@ -19,6 +19,7 @@ kind!(
 #[serde(rename_all = "camelCase", default)]
 pub struct BackupClassSpec {
     /// Entries.
+    #[serde(deserialize_with = "or_default")]
     pub strategies: Vec<BackupClassStrategy>,
 }
 
@@ -27,8 +28,10 @@ pub struct BackupClassSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct BackupClassStrategy {
     /// The kind of application.
+    #[serde(deserialize_with = "or_default")]
     pub application: ApplicationKind,
     /// The strategy.
+    #[serde(deserialize_with = "or_default")]
     pub strategy_ref: TypedReference,
     /// `.Parameters` of the strategy's templates.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +46,7 @@ pub struct ApplicationKind {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
     /// Kind.
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{BACKUPS_GROUP, TypedReference};
+use super::common::{BACKUPS_GROUP, TypedReference, or_default};
 use super::kind::kind;
 
 kind!(
@@ -54,8 +54,10 @@ pub mod reason {
 #[serde(rename_all = "camelCase", default)]
 pub struct BackupJobSpec {
     /// The application, in the same namespace; its group is `apps.cozystack.io` where empty.
+    #[serde(deserialize_with = "or_default")]
     pub application_ref: TypedReference,
     /// The BackupClass.
+    #[serde(deserialize_with = "or_default")]
     pub backup_class_name: String,
     /// The Plan that made this job.
     #[serde(skip_serializing_if = "Option::is_none")]

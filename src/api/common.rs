@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The platform's application group, and what an empty group means.
 pub const APPS_GROUP: &str = "apps.cozystack.io";
@@ -16,13 +16,23 @@ pub const OPERATOR_GROUP: &str = "etcd-operator.cozystack.io";
 /// Whether the EtcdCluster carries the name that the platform's chart gives every etcd application's cluster.
 pub const APP_CLUSTER_NAME: &str = "etcd";
 
+/// Reads an explicit null as if the field were absent. Serde's `default` covers absence only, and a null that one field
+/// cannot take would hide the whole object.
+pub(super) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// An object in an S3 bucket, or a prefix for objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct S3Location {
     /// Host, or http(s) URL, of the S3 server.
+    #[serde(deserialize_with = "or_default")]
     pub endpoint: String,
     /// Bucket name.
+    #[serde(deserialize_with = "or_default")]
     pub bucket: String,
     /// Exact object key of a restore source; prefix of a snapshot destination.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,6 +44,7 @@ pub struct S3Location {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_path_style: Option<bool>,
     /// Secret with keys `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, in the same namespace.
+    #[serde(deserialize_with = "or_default")]
     pub credentials_secret_ref: LocalObjectReference,
     /// Secret with the CA that signed the S3 server's certificate, in the same namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,6 +56,7 @@ pub struct S3Location {
 #[serde(rename_all = "camelCase", default)]
 pub struct CaSecretRef {
     /// Secret name.
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// Key in the Secret; `ca.crt` where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +76,7 @@ impl CaSecretRef {
 #[serde(rename_all = "camelCase", default)]
 pub struct PvcLocation {
     /// PersistentVolumeClaim name, in the same namespace.
+    #[serde(deserialize_with = "or_default")]
     pub claim_name: String,
     /// Exact file of a restore source; directory of a snapshot destination.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,6 +100,7 @@ pub struct SnapshotLocation {
 #[serde(rename_all = "camelCase", default)]
 pub struct Artifact {
     /// `s3://<bucket>/<key>` or `file://<path>`.
+    #[serde(deserialize_with = "or_default")]
     pub uri: String,
     /// Bytes stored.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,8 +130,10 @@ pub struct TypedReference {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
     /// Kind.
+    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// Name.
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
 }
 

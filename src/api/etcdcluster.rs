@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{OPERATOR_GROUP, SnapshotLocation};
+use super::common::{OPERATOR_GROUP, SnapshotLocation, or_default};
 use super::kind::kind;
 use super::quantity::Quantity;
 
@@ -75,6 +75,7 @@ pub struct EtcdClusterSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// etcd version, `MAJOR.MINOR.PATCH`.
+    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// Where the data lives.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,6 +203,7 @@ pub struct ClientTls {
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientCertManager {
     /// Issuer of the servers' certificate.
+    #[serde(deserialize_with = "or_default")]
     pub server_issuer_ref: IssuerRef,
     /// Issuer of the operator's client certificate; its presence makes etcd ask clients for one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -225,6 +227,7 @@ pub struct PeerTls {
 #[serde(rename_all = "camelCase", default)]
 pub struct PeerCertManager {
     /// Issuer of the members' certificate.
+    #[serde(deserialize_with = "or_default")]
     pub issuer_ref: IssuerRef,
 }
 
@@ -233,6 +236,7 @@ pub struct PeerCertManager {
 #[serde(rename_all = "camelCase", default)]
 pub struct IssuerRef {
     /// Issuer name.
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// `Issuer` or `ClusterIssuer`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -265,6 +269,7 @@ pub struct Bootstrap {
 #[serde(rename_all = "camelCase", default)]
 pub struct RestoreSource {
     /// Exactly one exact place.
+    #[serde(deserialize_with = "or_default")]
     pub source: SnapshotLocation,
 }
 
@@ -309,10 +314,13 @@ pub struct EtcdClusterStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct Observed {
     /// As `spec.replicas`.
+    #[serde(deserialize_with = "or_default")]
     pub replicas: i32,
     /// As `spec.version`.
+    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// As `spec.storage`.
+    #[serde(deserialize_with = "or_default")]
     pub storage: Storage,
     /// As `spec.resources`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -339,6 +347,7 @@ pub struct Observed {
 #[serde(rename_all = "camelCase", default)]
 pub struct RestoredFrom {
     /// Artefact URI.
+    #[serde(deserialize_with = "or_default")]
     pub uri: String,
     /// Revision of the snapshot, before any bump.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::OPERATOR_GROUP;
+use super::common::{OPERATOR_GROUP, or_default};
 use super::kind::kind;
 use super::quantity::Quantity;
 
@@ -19,6 +19,7 @@ kind!(
 #[serde(rename_all = "camelCase", default)]
 pub struct EtcdDefragSpec {
     /// The EtcdCluster, in the same namespace.
+    #[serde(deserialize_with = "or_default")]
     pub cluster_ref: LocalObjectReference,
     /// Which members are worth it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +76,7 @@ pub struct EtcdDefragStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct DefragMember {
     /// EtcdMember name.
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// `leader` or `follower`.
     #[serde(skip_serializing_if = "Option::is_none")]

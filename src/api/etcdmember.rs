@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::OPERATOR_GROUP;
+use super::common::{OPERATOR_GROUP, or_default};
 use super::etcdcluster::{AdditionalMetadata, EtcdOptions, RestoreSource, RestoredFrom, Storage};
 use super::kind::kind;
 
@@ -61,10 +61,13 @@ pub mod reason {
 #[serde(rename_all = "camelCase", default)]
 pub struct EtcdMemberSpec {
     /// The EtcdCluster it belongs to.
+    #[serde(deserialize_with = "or_default")]
     pub cluster_name: String,
     /// `--initial-cluster-token`.
+    #[serde(deserialize_with = "or_default")]
     pub cluster_token: String,
     /// `--initial-cluster`; empty until the member was added to etcd.
+    #[serde(deserialize_with = "or_default")]
     pub initial_cluster: String,
     /// Whether it is the seed, the member that forms the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,11 +76,13 @@ pub struct EtcdMemberSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dormant: Option<bool>,
     /// etcd version.
+    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// Always 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Where its data lives.
+    #[serde(deserialize_with = "or_default")]
     pub storage: Storage,
     /// The snapshot that the seed starts from.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,8 +172,10 @@ pub struct EtcdMemberStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct RestoreFailure {
     /// The agent's reason.
+    #[serde(deserialize_with = "or_default")]
     pub reason: String,
     /// The agent's message.
+    #[serde(deserialize_with = "or_default")]
     pub message: String,
     /// Digest of the Secrets that were used: once they change, the restore is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{Artifact, OPERATOR_GROUP, SnapshotLocation};
+use super::common::{Artifact, OPERATOR_GROUP, SnapshotLocation, or_default};
 use super::kind::kind;
 
 kind!(
@@ -74,8 +74,10 @@ impl EtcdSnapshot {
 #[serde(rename_all = "camelCase", default)]
 pub struct EtcdSnapshotSpec {
     /// The EtcdCluster, in the same namespace.
+    #[serde(deserialize_with = "or_default")]
     pub cluster_ref: LocalObjectReference,
     /// Exactly one place; its key or path is a prefix.
+    #[serde(deserialize_with = "or_default")]
     pub destination: SnapshotLocation,
 }
 

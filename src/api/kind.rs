@@ -13,6 +13,7 @@ macro_rules! kind {
             /// Standard object metadata.
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
             /// What is wanted.
+            #[serde(deserialize_with = "crate::api::common::or_default")]
             pub spec: $spec,
             /// What was observed.
             pub status: Option<$status>,

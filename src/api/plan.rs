@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{BACKUPS_GROUP, TypedReference};
+use super::common::{BACKUPS_GROUP, TypedReference, or_default};
 use super::kind::kind;
 
 kind!(
@@ -17,10 +17,13 @@ kind!(
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanSpec {
     /// The application, in the same namespace.
+    #[serde(deserialize_with = "or_default")]
     pub application_ref: TypedReference,
     /// The BackupClass.
+    #[serde(deserialize_with = "or_default")]
     pub backup_class_name: String,
     /// When.
+    #[serde(deserialize_with = "or_default")]
     pub schedule: PlanSchedule,
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{BACKUPS_GROUP, TypedReference};
+use super::common::{BACKUPS_GROUP, TypedReference, or_default};
 use super::kind::kind;
 
 kind!(
@@ -69,6 +69,7 @@ pub mod reason {
 #[serde(rename_all = "camelCase", default)]
 pub struct RestoreJobSpec {
     /// The Backup, in the same namespace.
+    #[serde(deserialize_with = "or_default")]
     pub backup_ref: LocalObjectReference,
     /// The application to restore into; the Backup's own where absent, and no other for etcd.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{CaSecretRef, PvcLocation};
+use super::common::{CaSecretRef, PvcLocation, or_default};
 use super::kind::kind;
 
 /// Upstream's group.
@@ -42,6 +42,7 @@ pub mod warden {
 #[serde(rename_all = "camelCase", default)]
 pub struct EtcdStrategySpec {
     /// The snapshot to make; every text in it is a Go template over `.Application` and `.Parameters`.
+    #[serde(deserialize_with = "or_default")]
     pub template: StrategyTemplate,
 }
 
@@ -50,6 +51,7 @@ pub struct EtcdStrategySpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct StrategyTemplate {
     /// Where it goes.
+    #[serde(deserialize_with = "or_default")]
     pub destination: StrategyDestination,
 }
 
@@ -70,8 +72,10 @@ pub struct StrategyDestination {
 #[serde(rename_all = "camelCase", default)]
 pub struct StrategyS3 {
     /// Host, or http(s) URL, of the S3 server.
+    #[serde(deserialize_with = "or_default")]
     pub endpoint: String,
     /// Bucket name.
+    #[serde(deserialize_with = "or_default")]
     pub bucket: String,
     /// Prefix of the objects.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,6 +87,7 @@ pub struct StrategyS3 {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_path_style: Option<bool>,
     /// Secret with keys `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, in the application's namespace.
+    #[serde(deserialize_with = "or_default")]
     pub credentials_secret_ref: SecretName,
     /// Secret with the CA that signed the S3 server's certificate, in the application's namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +99,7 @@ pub struct StrategyS3 {
 #[serde(rename_all = "camelCase", default)]
 pub struct SecretName {
     /// Secret name.
+    #[serde(deserialize_with = "or_default")]
     pub name: String,
 }
 

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod crds;
 pub mod serve;
+pub mod snapshot;
 
 /// Why a command failed: the boundary type of the program. Each says what a person can do about it in its own words;
 /// this one only adds the exit code.
@@ -14,6 +15,9 @@ pub enum Error {
     /// The serving process could not start, or ended badly.
     #[error("serve")]
     Serve(#[from] serve::Error),
+    /// A snapshot file is not what it should be.
+    #[error("snapshot")]
+    Snapshot(#[from] snapshot::Error),
 }
 
 impl Error {

@@ -53,6 +53,14 @@ pub struct Material {
     credentials: Option<Credentials>,
 }
 
+impl Material {
+    /// The same with other credentials.
+    #[must_use]
+    pub fn with(self, credentials: Credentials) -> Self {
+        Self { credentials: Some(credentials), ..self }
+    }
+}
+
 /// A member and the address of its Pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Door<'a> {

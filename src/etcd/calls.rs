@@ -16,7 +16,7 @@ impl Client {
         self.call("/etcdserverpb.Maintenance/Status", StatusRequest {}).await
     }
 
-    /// Active alarms. Needs no quorum.
+    /// Active alarms. Needs a quorum.
     pub async fn alarms(&self) -> Result<Vec<AlarmMember>, Error> {
         let question = AlarmRequest { action: AlarmAction::Get.into(), member_id: 0, alarm: AlarmType::None.into() };
         let answer: AlarmResponse = self.call("/etcdserverpb.Maintenance/Alarm", question).await?;

@@ -105,7 +105,7 @@ pub struct SnapshotResponse {
 #[repr(i32)]
 pub enum AlarmType {
     None = 0,
-    NoSpace = 1,
+    Nospace = 1,
     Corrupt = 2,
 }
 

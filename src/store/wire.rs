@@ -15,6 +15,8 @@ use object_store::client::{
 };
 use thiserror::Error;
 
+use crate::net::{Fault, fault_of};
+
 /// How long one request may take until its answer begins: enough for a part over a slow line.
 const REQUEST_LIMIT: Duration = Duration::from_mins(2);
 
@@ -43,6 +45,15 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
+/// What last went wrong: what a person wants to know when retries come to their end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The store answered, and refused.
+    Refused(Refusal),
+    /// The store was not reached.
+    Unreachable(Fault, String),
+}
+
 /// The deadline passed before a request could begin.
 #[derive(Debug, Error)]
 #[error("the time given ran out")]
@@ -51,7 +62,7 @@ pub(super) struct DeadlinePassed;
 #[derive(Debug)]
 struct State {
     condition: Condition,
-    refusal: Option<Refusal>,
+    trouble: Option<Trouble>,
 }
 
 /// The way to one S3 server. Clones share condition and last refusal.
@@ -64,7 +75,7 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(client: reqwest::Client, deadline: Option<Instant>) -> Self {
-        let state = State { condition: Condition::Always, refusal: None };
+        let state = State { condition: Condition::Always, trouble: None };
         Self { client, deadline, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -73,9 +84,9 @@ impl Wire {
         self.lock().condition = condition;
     }
 
-    /// Takes the last refusal.
-    pub(super) fn refusal(&self) -> Option<Refusal> {
-        self.lock().refusal.take()
+    /// Takes what last went wrong.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        self.lock().trouble.take()
     }
 
     /// Time left for one request; `None` after the deadline.
@@ -98,10 +109,15 @@ impl Wire {
         let Some(allowance) = withdrawal.or_else(|| self.allowance()) else {
             return Err(HttpError::new(HttpErrorKind::Unknown, DeadlinePassed));
         };
-        match tokio::time::timeout(allowance, HttpService::call(&self.client, request)).await {
-            Ok(answer) => answer,
-            Err(elapsed) => Err(HttpError::new(HttpErrorKind::Timeout, elapsed)),
-        }
+        let error = match tokio::time::timeout(allowance, HttpService::call(&self.client, request)).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error,
+            Err(elapsed) => HttpError::new(HttpErrorKind::Timeout, elapsed),
+        };
+        let fault = fault_of(&error).unwrap_or(Fault::Connect);
+        self.lock().trouble = Some(Trouble::Unreachable(fault, last_cause(&error)));
+        // A handshake that failed fails again: it must not be repeated until the time is over.
+        Err(if fault == Fault::Tls { HttpError::new(HttpErrorKind::Unknown, error) } else { error })
     }
 
     /// The header for the condition, where the request is the one that makes an object visible.
@@ -165,11 +181,11 @@ impl Wire {
             };
         }
         if !parts.status.is_success() {
-            self.lock().refusal = Some(Refusal {
+            self.lock().trouble = Some(Trouble::Refused(Refusal {
                 status: parts.status.as_u16(),
                 code: element(&document, "Code").unwrap_or_default(),
                 message: element(&document, "Message").unwrap_or_default(),
-            });
+            }));
         }
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(text)))
     }
@@ -186,6 +202,15 @@ async fn read(body: HttpResponseBody) -> Result<Bytes, HttpError> {
         }
     }
     Ok(text.freeze())
+}
+
+/// The innermost cause in words. What lies around it repeats it, and names request URLs.
+pub(super) fn last_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }
 
 /// The text of the first element of that name. Error documents are small and flat; this reads them wherever they

@@ -37,16 +37,16 @@ pub(crate) enum Place {
 
 /// What was recorded of the object when it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Recorded<'a> {
+pub struct Recorded<'a> {
     /// Bytes.
-    pub(crate) size: Option<u64>,
+    pub size: Option<u64>,
     /// SHA-256, 64 lower-case hex digits.
-    pub(crate) sha256: Option<&'a str>,
+    pub sha256: Option<&'a str>,
 }
 
 /// Why a snapshot is not rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// Made by a newer minor.
     #[error("the snapshot was made by etcd {origin}, which is newer than the {target} that would boot on it")]
     Newer {
@@ -161,7 +161,7 @@ pub(crate) fn is_member_database(path: &str) -> bool {
 ///
 /// # Errors
 /// [`Refusal`].
-pub(crate) fn content(digested: &Digested, recorded: &Recorded<'_>, raw: bool) -> Result<bool, Refusal> {
+pub fn content(digested: &Digested, recorded: &Recorded<'_>, raw: bool) -> Result<bool, Refusal> {
     if let Some(recorded) = recorded.size.filter(|recorded| *recorded != digested.size) {
         return Err(Refusal::Size { found: digested.size, recorded });
     }

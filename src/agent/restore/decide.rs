@@ -11,6 +11,8 @@ pub(super) struct Observed {
     pub(super) entries: Vec<PathBuf>,
     /// A work directory on the scratch volume.
     pub(super) scratch: Option<PathBuf>,
+    /// Whether the cluster that the member belongs to has formed.
+    pub(super) formed: bool,
 }
 
 /// What is done, in order.
@@ -18,7 +20,8 @@ pub(super) struct Observed {
 pub(super) enum Step {
     /// A killed run left it: it is in the way, and takes room.
     RemoveLeftover(PathBuf),
-    /// A member is there: it is never touched again.
+    /// A member is there, which is never touched again; or its cluster has formed, and old data must not come back under
+    /// the name of a member that lost its own: etcd fails to start then, and says so.
     LeaveAlone,
     /// No member is there.
     Rebuild,
@@ -35,7 +38,7 @@ pub(super) fn plan(observed: &Observed) -> Vec<Step> {
         .map(Step::RemoveLeftover)
         .collect();
     let initialised = observed.entries.iter().any(|path| name(path) == "member");
-    steps.push(if initialised { Step::LeaveAlone } else { Step::Rebuild });
+    steps.push(if initialised || observed.formed { Step::LeaveAlone } else { Step::Rebuild });
     steps
 }
 
@@ -56,13 +59,19 @@ mod tests {
     use super::*;
 
     fn observed(names: &[&str]) -> Observed {
-        Observed { entries: names.iter().map(|name| Path::new("/data").join(name)).collect(), scratch: None }
+        Observed { entries: names.iter().map(|name| Path::new("/data").join(name)).collect(), ..Observed::default() }
     }
 
     #[test]
     fn an_initialised_directory_is_left_alone() {
         assert_eq!(plan(&observed(&["lost+found", "member"])), [Step::LeaveAlone]);
         assert_eq!(plan(&observed(&["lost+found"])), [Step::Rebuild]);
+    }
+
+    #[test]
+    fn a_snapshot_is_restored_once() {
+        let wiped = Observed { formed: true, ..Observed::default() };
+        assert_eq!(plan(&wiped), [Step::LeaveAlone]);
     }
 
     #[test]

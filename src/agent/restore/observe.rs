@@ -8,7 +8,7 @@ use crate::agent::failure::Failure;
 use crate::agent::rebuild::WORK_DIR;
 
 /// Lists what is in the data directory and in the scratch directory that a killed run may have left there.
-pub(super) fn data_dir(data_dir: &Path, scratch: Option<&Path>) -> Result<Observed, Failure> {
+pub(super) fn data_dir(data_dir: &Path, scratch: Option<&Path>, formed: bool) -> Result<Observed, Failure> {
     let failed = |error| Failure::file("list", data_dir, error);
     let mut entries = Vec::new();
     for entry in fs::read_dir(data_dir).map_err(failed)? {
@@ -16,5 +16,5 @@ pub(super) fn data_dir(data_dir: &Path, scratch: Option<&Path>) -> Result<Observ
     }
     entries.sort();
     let scratch = scratch.map(|scratch| scratch.join(WORK_DIR)).filter(|work| work.exists());
-    Ok(Observed { entries, scratch })
+    Ok(Observed { entries, scratch, formed })
 }

@@ -38,7 +38,8 @@ pub(super) async fn members(settings: &SnapshotSettings) -> Observed {
             Err(error) => observed.errors.push(error),
         }
     }
-    let Some(first) = observed.sources.first() else { return observed };
+    // A learner does not tell the members.
+    let Some(first) = observed.sources.iter().find(|source| !source.status.is_learner) else { return observed };
     let cluster = first.cluster_id();
     let known: BTreeSet<&str> = settings.endpoints.iter().map(String::as_str).collect();
     let neighbours: Vec<String> = match first.client.member_list(false).await {
@@ -67,13 +68,25 @@ pub(super) async fn members(settings: &SnapshotSettings) -> Observed {
 async fn ask(endpoint: &str, options: &Options) -> Result<Source, Error> {
     let client = etcd::dial(&[endpoint.to_owned()], options).await?;
     let status = client.status().await?;
-    let own = status.header.map_or(0, |header| header.member_id);
-    let corrupt = client
-        .alarms()
-        .await?
-        .iter()
-        .any(|alarm| alarm.alarm == i32::from(AlarmType::Corrupt) && alarm.member_id == own);
+    // A learner is not asked for alarms, and would not answer.
+    let corrupt = !status.is_learner && is_corrupt(&client, &status).await?;
     Ok(Source { client, status, corrupt })
+}
+
+/// Whether the member has a CORRUPT alarm. The list of alarms is read through the quorum; without one, the member's own
+/// status repeats those that it knows.
+async fn is_corrupt(client: &Client, status: &StatusResponse) -> Result<bool, Error> {
+    let own = status.header.map_or(0, |header| header.member_id);
+    match client.alarms().await {
+        Ok(alarms) => {
+            Ok(alarms.iter().any(|alarm| alarm.alarm == i32::from(AlarmType::Corrupt) && alarm.member_id == own))
+        }
+        Err(error) if error.is_retryable() => {
+            let own = format!("memberID:{own} alarm:CORRUPT");
+            Ok(status.errors.iter().any(|told| told.contains(&own)))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl Source {

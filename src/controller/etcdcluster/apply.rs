@@ -11,7 +11,8 @@ use super::decide::{Planned, Step};
 use super::observe::{self, Observed};
 use super::{Error, Reader, build};
 use crate::api::etcdmember::EtcdMember;
-use crate::controller::shape;
+use crate::controller::{access, shape};
+use crate::etcd::Credentials;
 use crate::k8s::apply::{apply as server_side_apply, create, merge_into};
 use crate::k8s::delete::{Target, delete};
 use crate::k8s::error::{Class, class};
@@ -80,6 +81,7 @@ async fn step(reader: &Reader, seen: &Observed, step: &Step) -> Result<Outcome, 
             membership(client.member_promote(*id).await.map(drop))
         }
         Step::RemoveMember { name } => remove_member(reader, seen, name).await,
+        Step::EnableAuth => enable_auth(reader, seen).await,
     }
 }
 
@@ -139,6 +141,39 @@ async fn create_member(reader: &Reader, seen: &Observed, member: EtcdMember) -> 
             Ok(Outcome::NotYet(format!("member {} exists already", member.name_any())))
         }
         Err(source) => Err(Error::Api { doing: "make a member", source }),
+    }
+}
+
+/// Each call finds done what an earlier try did: a user that exists is no failure, and a cluster that asks for a
+/// password has authentication on already, whether we did it or the snapshot that it was restored from.
+async fn enable_auth(reader: &Reader, seen: &Observed) -> Result<Outcome, Error> {
+    let root = access::root(&reader.context.client, &seen.cluster).await?;
+    let client = observe::dial_voter(reader, seen).await?;
+    let made = async {
+        exists_is_fine(client.user_add(&root.user, &root.password).await)?;
+        client.user_grant_role(&root.user, "root").await?;
+        client.auth_enable().await
+    };
+    match made.await {
+        Ok(()) => Ok(Outcome::Done),
+        Err(error) if asks_for_password(&error) => check_password(reader, seen, root).await,
+        Err(error) => Err(Error::Etcd(error.into())),
+    }
+}
+
+/// Authentication that is on already counts only if our password opens it.
+async fn check_password(reader: &Reader, seen: &Observed, root: Credentials) -> Result<Outcome, Error> {
+    observe::dial_voter_as(reader, seen, root).await.map(|_| Outcome::Done).map_err(Error::Etcd)
+}
+
+fn asks_for_password(error: &crate::etcd::Error) -> bool {
+    matches!(error.code(), Some(Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated))
+}
+
+fn exists_is_fine(result: Result<(), crate::etcd::Error>) -> Result<(), crate::etcd::Error> {
+    match result {
+        Err(error) if error.code() == Some(Code::FailedPrecondition) => Ok(()),
+        other => other,
     }
 }
 

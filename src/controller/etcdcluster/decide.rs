@@ -90,6 +90,8 @@ pub enum Step {
         /// Its name.
         name: String,
     },
+    /// Make user and role root, and have etcd ask for a password from now on.
+    EnableAuth,
 }
 
 /// A step and why it is due.
@@ -241,7 +243,19 @@ pub fn decide(seen: &Observed, _now: Timestamp) -> Plan {
         Err(blocked) => return Plan::wait(Situation::Blocked(blocked)),
     };
     plan.steps.extend(budget(seen));
+    if wants_auth(seen) {
+        plan.steps.push(Planned { step: Step::EnableAuth, because: "all members are Ready".to_owned() });
+    }
     plan
+}
+
+/// Authentication is switched on once, when nothing else is under way: while it is, members come and go without a
+/// password.
+fn wants_auth(seen: &Observed) -> bool {
+    let asked = seen.cluster.spec.auth.as_ref().is_some_and(|auth| auth.enabled == Some(true));
+    let latched = seen.cluster.status.as_ref().is_some_and(|status| status.auth_enabled == Some(true));
+    let serves = target(seen).is_some_and(|target| target.replicas > 0);
+    asked && !latched && serves && is_complete(seen)
 }
 
 /// Services come first: without the headless one no member finds another.

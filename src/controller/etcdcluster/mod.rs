@@ -107,7 +107,11 @@ impl Reconciler for Reader {
         let now = Timestamp::now();
         let plan = decide::decide(&seen, now);
         let result = apply::apply(self, &seen, &plan.steps).await;
-        let failure = result.as_ref().err().map(|error| chain(error));
+        let failure = match &result {
+            Ok(apply::Outcome::Done) => None,
+            Ok(apply::Outcome::NotYet(why)) => Some(why.clone()),
+            Err(error) => Some(chain(error)),
+        };
         let status = status::compute(&seen, &plan, failure.as_deref(), now);
         let deadline = status.progress_deadline.as_ref().map(|deadline| deadline.0);
         let written = self.write_status(&seen.cluster, status).await;

@@ -16,6 +16,7 @@ use crate::controller::access::{self, Door};
 use crate::controller::frame::chain;
 use crate::controller::seen::{Asked, Owned};
 use crate::controller::{pods, shape};
+use crate::etcd::Credentials;
 use crate::k8s::owner;
 
 /// A member with its Pod.
@@ -191,6 +192,20 @@ fn members(reader: &Reader, cluster: &EtcdCluster) -> Vec<Seen> {
 /// A connection to a voter: a Ready one if there is one.
 pub async fn dial_voter(reader: &Reader, seen: &Observed) -> Result<crate::etcd::Client, access::Error> {
     let material = access::material(&reader.context.client, &seen.cluster).await?;
+    dial_with(seen, &material).await
+}
+
+/// The same, logged in with these credentials whether or not the cluster is known to ask for any.
+pub async fn dial_voter_as(
+    reader: &Reader,
+    seen: &Observed,
+    credentials: Credentials,
+) -> Result<crate::etcd::Client, access::Error> {
+    let material = access::material(&reader.context.client, &seen.cluster).await?;
+    dial_with(seen, &material.with(credentials)).await
+}
+
+async fn dial_with(seen: &Observed, material: &access::Material) -> Result<crate::etcd::Client, access::Error> {
     // The seed votes from the start, before its status says so.
     let mut voters: Vec<&Seen> = seen
         .members
@@ -200,7 +215,7 @@ pub async fn dial_voter(reader: &Reader, seen: &Observed) -> Result<crate::etcd:
         .collect();
     voters.sort_by_key(|member| !member.is_ready());
     let doors: Vec<Door<'_>> = voters.into_iter().filter_map(Seen::door).collect();
-    access::dial_any(&doors, &material).await
+    access::dial_any(&doors, material).await
 }
 
 async fn ask(reader: &Reader, seen: &Observed) -> Result<Etcd, access::Error> {

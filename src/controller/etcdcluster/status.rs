@@ -5,7 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::build;
-use super::decide::{Plan, Situation, cluster_id, is_complete, running};
+use super::decide::{Plan, Situation, Step, cluster_id, is_complete, running};
 use super::observe::{Observed, Seen};
 use crate::api::condition::{self, Finding};
 use crate::api::etcdcluster::{DEFAULT_PROGRESS_DEADLINE_SECONDS, EtcdClusterStatus, condition_type, reason};
@@ -21,6 +21,9 @@ pub fn compute(seen: &Observed, plan: &Plan, failure: Option<&str>, now: Timesta
     status.selector = Some(shape::cluster_selector(&cluster.name_any()));
     if plan.adopt.is_some() {
         status.observed = Some(build::target(cluster));
+    }
+    if failure.is_none() && plan.steps.iter().any(|planned| planned.step == Step::EnableAuth) {
+        status.auth_enabled = Some(true);
     }
     if let Situation::Formed(id) = &plan.situation {
         status.cluster_id = Some(shape::hex_id(*id));

@@ -25,6 +25,7 @@ struct World {
     budget: Option<i32>,
     now: Timestamp,
     made: u64,
+    auth_enabled: u32,
     log: Vec<String>,
 }
 
@@ -36,7 +37,17 @@ impl World {
         cluster.metadata.uid = Some("cluster-uid".into());
         cluster.metadata.resource_version = Some("1".into());
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        Self { cluster, members: vec![], listed: vec![], services: [false; 2], budget: None, now, made: 0, log: vec![] }
+        Self {
+            cluster,
+            members: vec![],
+            listed: vec![],
+            services: [false; 2],
+            budget: None,
+            now,
+            made: 0,
+            auth_enabled: 0,
+            log: vec![],
+        }
     }
 
     fn seen(&self) -> Observed {
@@ -61,7 +72,7 @@ impl World {
 
     /// One look: decision, steps, status. Every step is done twice, as after a crash between the step and its record.
     fn look(&mut self) -> Plan {
-        self.now = self.now + SignedDuration::from_secs(1);
+        self.now += SignedDuration::from_secs(1);
         let seen = self.seen();
         let plan = decide(&seen, self.now);
         if let Some(adopted) = plan.adopt {
@@ -112,6 +123,7 @@ impl World {
             }
             Step::Pause { name } => self.member_mut(name).spec.dormant = Some(true),
             Step::Wake { name } => self.member_mut(name).spec.dormant = Some(false),
+            Step::EnableAuth => self.auth_enabled += 1,
         }
     }
 
@@ -280,7 +292,7 @@ fn a_deadline_that_passes_is_told_and_taken_back_once_the_target_is_reached() {
     let mut world = World::new(1);
     world.look();
     world.look();
-    world.now = world.now + SignedDuration::from_secs(700);
+    world.now += SignedDuration::from_secs(700);
     world.look();
     assert_eq!(world.condition("Progressing"), ("False".into(), reason::BOOTSTRAP_FAILED.into()));
     world.pass();
@@ -329,4 +341,16 @@ fn clients_reach_voters_only_and_what_others_added_to_a_service_stays() {
     assert!(build::covers(&live, &wanted));
     live.spec.as_mut().unwrap().selector.as_mut().unwrap().clear();
     assert!(!build::covers(&live, &wanted));
+}
+
+#[test]
+fn authentication_is_switched_on_once_when_all_are_ready() {
+    let mut world = World::new(3);
+    world.cluster.spec.auth = Some(crate::api::etcdcluster::Auth { enabled: Some(true), ..Default::default() });
+    world.settle();
+    world.settle();
+    assert_eq!(world.auth_enabled, 2, "one step, done twice by the test");
+    assert_eq!(world.cluster.status.as_ref().unwrap().auth_enabled, Some(true));
+    let position = |what: &str| world.log.iter().rposition(|line| line.starts_with(what)).unwrap();
+    assert!(position("EnableAuth") > position("Promote"));
 }

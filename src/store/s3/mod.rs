@@ -13,15 +13,16 @@ use object_store::{Attribute, BackoffConfig, GetOptions, GetResult, ObjectStore,
 pub(super) use download::S3Download;
 pub(super) use upload::S3Upload;
 
-use super::wire::{Connector, DeadlinePassed, Refusal, Wire};
+use super::wire::{Connector, DeadlinePassed, Refusal, Trouble, Wire, last_cause};
 use super::{ATTEMPT, Error, Head, OWNER, S3Location};
 use crate::api::s3endpoint::S3Endpoint;
 use crate::api::s3uri::ArtifactUri;
 use crate::net::{Fault, Resolver, Roots, TlsMaterial, client_config, fault_of};
 
-/// How often one request is repeated, and for how long.
-const RETRIES: usize = 10;
-const RETRY_WINDOW: Duration = Duration::from_mins(2);
+/// How often one request is repeated, and for how long. Signatures are made once for all tries, and stores take them
+/// for some minutes.
+const RETRIES: usize = 40;
+const RETRY_WINDOW: Duration = Duration::from_secs(90);
 
 /// How long a connection may be silent.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -61,7 +62,11 @@ impl S3Object {
             .with_disable_tagging(true)
             .with_http_connector(Connector(wire.clone()))
             .with_retry(RetryConfig {
-                backoff: BackoffConfig { max_backoff: Duration::from_secs(8), ..BackoffConfig::default() },
+                backoff: BackoffConfig {
+                    init_backoff: Duration::from_millis(100),
+                    max_backoff: Duration::from_secs(8),
+                    base: 3.0,
+                },
                 max_retries: RETRIES,
                 retry_timeout: RETRY_WINDOW,
             });
@@ -102,19 +107,25 @@ impl S3Object {
         }
     }
 
-    /// Sorts an error of `object_store`: by layer if the connection failed, by the store's own code if it answered.
+    /// Sorts an error of `object_store`: by layer if the connection failed, by the store's own code if it answered. When
+    /// the deadline ended the retries, what they were for is the cause.
     fn explain(&self, action: &'static str, error: &object_store::Error) -> Error {
         let endpoint = self.endpoint.to_string();
-        let refusal = self.wire.refusal();
-        if is_deadline(error) {
-            return Error::Deadline { endpoint };
-        }
-        if let Some(fault) = fault_of(error) {
-            return Error::Unreachable { endpoint, fault, source: last_cause(error).into() };
-        }
-        match refusal {
-            Some(refusal) => self.explain_refusal(action, refusal),
-            None => Error::Unreachable { endpoint, fault: Fault::Connect, source: last_cause(error).into() },
+        let trouble = self.wire.trouble();
+        let fault = if is_deadline(error) { None } else { fault_of(error) };
+        match (fault, trouble) {
+            (Some(fault), _) => Error::Unreachable { endpoint, fault, source: last_cause(error).into() },
+            (None, Some(Trouble::Refused(refusal))) => self.explain_refusal(action, refusal),
+            (None, Some(Trouble::Unreachable(fault, words))) => {
+                Error::Unreachable { endpoint, fault, source: words.into() }
+            }
+            (None, None) if is_deadline(error) => Error::Deadline { endpoint },
+            (None, None) => Error::Refused {
+                endpoint,
+                status: 0,
+                code: String::new(),
+                message: format!("an answer that cannot be understood: {}", last_cause(error)),
+            },
         }
     }
 
@@ -158,15 +169,6 @@ fn is_deadline(error: &(dyn std::error::Error + 'static)) -> bool {
         next = cause.source();
     }
     false
-}
-
-/// The innermost cause in words. What lies around it repeats it, and names request URLs.
-fn last_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut last = error;
-    while let Some(cause) = last.source() {
-        last = cause;
-    }
-    last.to_string()
 }
 
 fn head_of(found: &GetResult) -> Head {

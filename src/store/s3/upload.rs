@@ -174,7 +174,7 @@ impl S3Upload {
         head.attempt.as_deref() == Some(&self.attempt) && head.size == self.sent
     }
 
-    async fn read_back(&self) -> Result<Head, Error> {
+    async fn read_back(&mut self) -> Result<Head, Error> {
         let uri = || self.object.uri().to_string();
         let head = match self.object.head().await {
             Ok(Some(head)) => head,

@@ -96,7 +96,7 @@ impl S3Server {
             "-s3",
             "-master.volumeSizeLimitMB=64",
             "-master.telemetry=false",
-            "-volume.max=50",
+            "-volume.max=2000",
             "-s3.port.iceberg=0",
             "-s3.port.lance=0",
         ]

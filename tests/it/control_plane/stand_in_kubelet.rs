@@ -464,7 +464,7 @@ fn link_to(address: &str) -> String {
 async fn our_server_brings_a_member_up_and_reaches_it_by_name() {
     let plane = Plane::start(&[Version::V3_6]).await;
     let serve = plane.serve(&["--controllers=etcdmember"]).await;
-    let namespace = plane.control_plane.namespace("member").await;
+    let namespace = plane.api.namespace("member").await;
     let version = Version::V3_6.number();
     let cluster = format!(
         "
@@ -483,7 +483,7 @@ metadata: {{name: etcd}}
 spec: {{version: {version}, replicas: 1, storage: {{size: 1Gi}}}}
 "
     );
-    let uid = plane.control_plane.apply(&namespace, &cluster).await[1].metadata.uid.clone().unwrap();
+    let uid = plane.api.apply(&namespace, &cluster).await[1].metadata.uid.clone().unwrap();
     let member = format!(
         "
 apiVersion: etcd-operator.cozystack.io/v1alpha2
@@ -502,7 +502,7 @@ spec:
   storage: {{size: 1Gi}}
 "
     );
-    plane.control_plane.apply(&namespace, &member).await;
+    plane.api.apply(&namespace, &member).await;
     let members: Api<EtcdMember> = Api::namespaced(plane.client().await, &namespace);
     // Ready means that our server has asked the member who it is, at its Pod's name.
     wait_for("the member to be ready", SOON, async || {

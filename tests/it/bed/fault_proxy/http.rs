@@ -34,6 +34,8 @@ pub enum HttpFault {
     Hang,
     /// The server has answered, and the connection is reset before the client sees it: it cannot know what happened.
     LoseAnswer,
+    /// The server has answered, and the client waits for that answer for ever.
+    WithholdAnswer,
     /// The connection is reset when the server has sent this many bytes of the answer's body.
     CutAnswer(usize),
     /// The connection is reset when the client has sent this many bytes of the request's body.
@@ -208,7 +210,7 @@ impl Connection {
             Some(HttpFault::Reset) => return self.hang_up().await,
             Some(HttpFault::Hang) => std::future::pending().await,
             Some(HttpFault::CutRequest(bytes)) => body = self.cut(body, *bytes),
-            Some(HttpFault::LoseAnswer | HttpFault::CutAnswer(_)) | None => {}
+            Some(HttpFault::LoseAnswer | HttpFault::WithholdAnswer | HttpFault::CutAnswer(_)) | None => {}
         }
         let answer = match self.send(Request::from_parts(parts, body)).await {
             Ok(answer) => answer.map(|body| body.map_err(Into::into).boxed()),
@@ -220,6 +222,10 @@ impl Connection {
                 // The whole answer, so that the server has surely done its work.
                 let _ = answer.into_body().collect().await;
                 self.hang_up().await
+            }
+            Some(HttpFault::WithholdAnswer) => {
+                let _ = answer.into_body().collect().await;
+                std::future::pending().await
             }
             Some(HttpFault::CutAnswer(bytes)) => Ok(answer.map(|body| self.cut(body, bytes))),
             _ => Ok(answer),

@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Debug)]
 pub struct On {
     method: Option<String>,
+    writes_only: bool,
     path: String,
+    without: Option<String>,
     first: usize,
     last: usize,
 }
@@ -15,12 +17,22 @@ pub struct On {
 impl On {
     /// Everything. For a [`super::TcpProxy`], every connection.
     pub fn any() -> Self {
-        Self { method: None, path: String::new(), first: 1, last: usize::MAX }
+        Self { method: None, writes_only: false, path: String::new(), without: None, first: 1, last: usize::MAX }
     }
 
     /// Requests of this method (`*`: of any) whose path and query contain `part`.
     pub fn request(method: &str, part: &str) -> Self {
         Self { method: (method != "*").then(|| method.to_owned()), path: part.to_owned(), ..Self::any() }
+    }
+
+    /// Requests that change something (of any method but GET) whose path and query contain `part`.
+    pub fn write(part: &str) -> Self {
+        Self { writes_only: true, ..Self::request("*", part) }
+    }
+
+    /// Not those whose path and query contain `part`.
+    pub fn without(self, part: &str) -> Self {
+        Self { without: Some(part.to_owned()), ..self }
     }
 
     /// Only the nth.
@@ -39,7 +51,10 @@ impl On {
     }
 
     fn matches(&self, method: &str, path: &str) -> bool {
-        self.method.as_deref().is_none_or(|m| m == method) && path.contains(&self.path)
+        self.method.as_deref().is_none_or(|m| m == method)
+            && !(self.writes_only && method == "GET")
+            && path.contains(&self.path)
+            && !self.without.as_ref().is_some_and(|without| path.contains(without))
     }
 }
 
@@ -137,6 +152,8 @@ mod tests {
         assert_eq!(faults, [None, None, Some("second"), None, Some("later"), Some("later")]);
         assert_eq!((rules.applied(second), rules.applied(later)), (1, 2));
         assert_eq!(rules.count(&On::request("PUT", "/a")), 3);
+        assert_eq!(rules.count(&On::write("/a")), 3);
+        assert_eq!(rules.count(&On::write("/").without("/a/")), 1);
         rules.remove(later);
         assert_eq!(rules.pass("GET", "/a"), None);
     }

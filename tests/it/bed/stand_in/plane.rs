@@ -32,7 +32,7 @@ pub struct Plane {
     /// Pods.
     pub kubelet: StandInKubelet,
     /// The API server and its controllers.
-    pub control_plane: ControlPlane,
+    pub api: ControlPlane,
     /// The namespace of our server.
     pub system: String,
 }
@@ -55,12 +55,12 @@ impl Plane {
         let images = versions.iter().fold(Images::none().ours(OUR_IMAGE), |images, &version| images.etcd(version));
         let kubelet = StandInKubelet::start(&control_plane, images).await;
         let system = control_plane.namespace("system").await;
-        Self { kubelet, control_plane, system }
+        Self { kubelet, api: control_plane, system }
     }
 
     /// Starts `etcd-warden serve` as the control plane's administrator, and returns when it is ready.
     pub async fn serve(&self, flags: &[&str]) -> Serve {
-        let serve = self.serve_by(self.control_plane.kubeconfig(), flags).await;
+        let serve = self.serve_by(self.api.kubeconfig(), flags).await;
         serve.wait_ready().await;
         serve
     }
@@ -68,7 +68,7 @@ impl Plane {
     /// The same with another way to the API server, and without waiting.
     pub async fn serve_by(&self, kubeconfig: &Path, flags: &[&str]) -> Serve {
         let (webhook, admin) = (Port::take(), Port::take());
-        let authority = self.control_plane.folder().join("warden-authority");
+        let authority = self.api.folder().join("warden-authority");
         let own = [
             env!("CARGO_BIN_EXE_etcd-warden").to_owned(),
             "serve".to_owned(),
@@ -95,12 +95,12 @@ impl Plane {
 
     /// A client as the administrator.
     pub async fn client(&self) -> Client {
-        self.control_plane.client().await
+        self.api.client().await
     }
 
     /// A namespace of one's own with the Secrets [`S3_SECRET`] and [`S3_AUTHORITY`], for Pods that reach [`s3`].
     pub async fn namespace_with_store(&self, prefix: &str) -> String {
-        let namespace = self.control_plane.namespace(prefix).await;
+        let namespace = self.api.namespace(prefix).await;
         let keys = serde_json::json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": S3_SECRET},
             "stringData": {"AWS_ACCESS_KEY_ID": s3::OWNER.access, "AWS_SECRET_ACCESS_KEY": s3::OWNER.secret},
@@ -109,7 +109,7 @@ impl Plane {
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": S3_AUTHORITY},
             "stringData": {"ca.crt": s3().await.authority_pem()},
         });
-        self.control_plane.apply(&namespace, &format!("{keys}\n---\n{authority}")).await;
+        self.api.apply(&namespace, &format!("{keys}\n---\n{authority}")).await;
         namespace
     }
 

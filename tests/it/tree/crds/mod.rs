@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use etcd_warden::api::crd;
 
+mod decode;
 mod wire;
 
 fn directory() -> PathBuf {

@@ -46,7 +46,7 @@ fn upstream() -> BTreeMap<&'static str, Fields> {
     for fields in kinds.values_mut() {
         let lists: Vec<String> = with_type(fields, |type_| type_ == "[]metav1.Condition");
         for list in lists {
-            fields.get_mut(&list).unwrap().type_ = "[]object".to_owned();
+            "[]object".clone_into(&mut fields.get_mut(&list).unwrap().type_);
             fields.extend(condition.iter().map(|(name, field)| (format!("{list}[].{name}"), field.clone())));
         }
     }
@@ -150,7 +150,8 @@ fn constraints_of(schema: &Value) -> BTreeSet<String> {
 fn differences(mut ours: Fields, mut upstream: Fields) -> BTreeSet<(String, String)> {
     for path in with_type(&upstream, |type_| type_.contains("core/v1.")) {
         let list = upstream[&path].type_.starts_with("[]");
-        upstream.get_mut(&path).unwrap().type_ = if list { "[]object" } else { "object" }.to_owned();
+        let type_ = if list { "[]object" } else { "object" };
+        type_.clone_into(&mut upstream.get_mut(&path).unwrap().type_);
         let inner = |other: &String| other.starts_with(&format!("{path}.")) || other.starts_with(&format!("{path}["));
         assert!(ours.keys().any(inner), "{path} has no schema of its own");
         ours.retain(|other, _| !inner(other));
@@ -209,13 +210,27 @@ fn fields_are_upstreams_but_for_what_is_meant_to_differ() {
             found.insert((kind.clone(), path, change));
         }
     }
-    let lines = |set: Vec<&(String, String, String)>| -> String {
-        set.iter().map(|(kind, path, change)| format!("{kind}\t{path}\t{change}\n")).collect()
+    let lines = |set: Vec<&(String, String, String)>| {
+        let lines: Vec<_> = set.iter().map(|(kind, path, change)| format!("{kind}\t{path}\t{change}")).collect();
+        lines.join("\n")
     };
     let unlisted = lines(found.difference(&listed).collect());
     let stale = lines(listed.difference(&found).collect());
     assert!(unlisted.is_empty(), "differences that wire_differences.tsv does not give a reason for:\n{unlisted}");
     assert!(stale.is_empty(), "differences in wire_differences.tsv that are none any more:\n{stale}");
+}
+
+#[test]
+fn additions_are_explained_to_users() {
+    let page = include_str!("../../../../docs/compatibility.md");
+    let added: Vec<_> = rows(include_str!("wire_differences.tsv"))
+        .filter(|row| row[2].starts_with("added"))
+        .map(|row| row[1])
+        .collect();
+    for field in &added {
+        let part_of_another = added.iter().any(|other| field.starts_with(&format!("{other}.")));
+        assert!(part_of_another || page.contains(field), "docs/compatibility.md does not mention {field}");
+    }
 }
 
 #[test]

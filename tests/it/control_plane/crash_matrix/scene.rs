@@ -1,0 +1,68 @@
+//! Where stories are told: a plane whose API server our server reaches through a proxy that can fail.
+
+use crate::bed::api_server::Identity;
+use crate::bed::etcd::Version;
+use crate::bed::fault_proxy::HttpProxy;
+use crate::bed::stand_in::Plane;
+use crate::bed::stand_in::plane::Serve;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::DeleteParams;
+use std::path::PathBuf;
+
+/// The version of etcd in all stories.
+pub const VERSION: Version = Version::V3_6;
+
+/// A plane, and our server on it.
+pub struct Scene {
+    pub plane: Plane,
+    pub proxy: HttpProxy,
+    kubeconfig: PathBuf,
+    controllers: String,
+    serve: Option<Serve>,
+}
+
+impl Scene {
+    /// Sets it up, with our server running these controllers.
+    pub async fn start(controllers: &str) -> Self {
+        let plane = Plane::start(&[VERSION]).await;
+        let (proxy, kubeconfig) = plane.api.behind_proxy(&Identity::Admin).await;
+        let controllers = format!("--controllers={controllers}");
+        let mut this = Self { plane, proxy, kubeconfig, controllers, serve: None };
+        this.start_server().await;
+        this
+    }
+
+    /// Kills our server, and starts another one that may lead at once.
+    pub async fn replace_server(&mut self) {
+        if let Some(serve) = self.serve.take() {
+            serve.process.kill().await;
+        }
+        self.proxy.clear();
+        self.plane.release_lease().await;
+        self.start_server().await;
+    }
+
+    /// The end of our server's log, for messages.
+    pub fn last_words(&self) -> String {
+        self.serve.as_ref().map(Serve::last_words).unwrap_or_default()
+    }
+
+    /// Whether our server is running.
+    pub fn is_served(&self) -> bool {
+        self.serve.as_ref().is_some_and(|serve| serve.process.running())
+    }
+
+    /// Lets a namespace go, with all that is in it; does not wait for that.
+    pub async fn strike(&self, namespace: &str) {
+        let namespaces: Api<Namespace> = Api::all(self.plane.client().await);
+        let deleted = namespaces.delete(namespace, &DeleteParams::default()).await;
+        deleted.unwrap_or_else(|e| panic!("delete namespace {namespace}: {e}"));
+    }
+
+    async fn start_server(&mut self) {
+        let serve = self.plane.serve_by(&self.kubeconfig, &[&self.controllers]).await;
+        serve.wait_ready().await;
+        self.serve = Some(serve);
+    }
+}
