@@ -5,8 +5,10 @@ use std::time::Duration;
 use etcd_warden::api::backupjob::BackupJob;
 use etcd_warden::api::condition::find;
 use etcd_warden::api::etcdcluster::EtcdCluster;
-use etcd_warden::api::restorejob::RestoreJob;
+use etcd_warden::api::restorejob::{RestoreJob, RestoreJobStatus};
+use futures::StreamExt;
 use kube::{Api, ResourceExt};
+use object_store::ObjectStoreExt;
 use serde_json::json;
 
 use crate::bed::etcd::Version;
@@ -21,7 +23,7 @@ const WITHIN: Duration = Duration::from_mins(3);
 
 /// Everything that it takes; dropped in this order.
 struct Bed {
-    _warden: Warden,
+    warden: Warden,
     kubelet: StandInKubelet,
     store: S3Server,
     control_plane: ControlPlane,
@@ -40,7 +42,7 @@ impl Bed {
         warden.wait_ready().await;
         let namespace = control_plane.namespace("walk").await;
         store.bucket(&namespace).await;
-        let this = Self { _warden: warden, kubelet, store, control_plane, namespace };
+        let this = Self { warden, kubelet, store, control_plane, namespace };
         this.ground().await;
         this
     }
@@ -96,40 +98,98 @@ impl Bed {
     }
 }
 
+impl Bed {
+    /// A cluster of one member that holds `key=old`.
+    async fn cluster(&self) -> EtcdCluster {
+        self.apply(&json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
+            "metadata": {"name": "etcd"},
+            "spec": {"version": Version::V3_6.number(), "replicas": 1, "storage": {"size": "256Mi"}}}))
+            .await;
+        let cluster = self.ready_cluster().await;
+        assert_eq!(self.etcdctl(&["put", "key", "old"]).await, "OK");
+        cluster
+    }
+
+    /// Backs it up.
+    async fn back_up(&self) {
+        self.apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "BackupJob",
+            "metadata": {"name": "b"},
+            "spec": {"applicationRef": {"kind": "Etcd", "name": "etcd"}, "backupClassName": self.namespace}}))
+            .await;
+        let jobs: Api<BackupJob> = Api::namespaced(self.control_plane.client().await, &self.namespace);
+        wait_for("the BackupJob to succeed", WITHIN, async || {
+            let status = jobs.get("b").await.map_err(|error| error.to_string())?.status.unwrap_or_default();
+            if status.phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("{status:?}")) }
+        })
+        .await;
+    }
+
+    /// Restores from the Backup and gives the status at the end.
+    async fn restore(&self) -> RestoreJobStatus {
+        self.apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "RestoreJob",
+            "metadata": {"name": "r"}, "spec": {"backupRef": {"name": "b"}}}))
+            .await;
+        let restores: Api<RestoreJob> = Api::namespaced(self.control_plane.client().await, &self.namespace);
+        wait_for("the RestoreJob to end", WITHIN, async || {
+            let status = restores.get("r").await.map_err(|error| error.to_string())?.status.unwrap_or_default();
+            if status.completed_at.is_some() { Ok(status) } else { Err(format!("{status:?}")) }
+        })
+        .await
+    }
+}
+
 #[tokio::test]
 async fn what_was_backed_up_comes_back_and_what_came_later_is_gone() {
     let bed = Bed::start().await;
-    let client = bed.control_plane.client().await;
-    bed.apply(&json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
-        "metadata": {"name": "etcd"},
-        "spec": {"version": Version::V3_6.number(), "replicas": 1, "storage": {"size": "256Mi"}}}))
-        .await;
-    let old = bed.ready_cluster().await;
-    assert_eq!(bed.etcdctl(&["put", "key", "old"]).await, "OK");
-
-    bed.apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "BackupJob", "metadata": {"name": "b"},
-        "spec": {"applicationRef": {"kind": "Etcd", "name": "etcd"}, "backupClassName": bed.namespace}}))
-        .await;
-    let jobs: Api<BackupJob> = Api::namespaced(client.clone(), &bed.namespace);
-    wait_for("the BackupJob to succeed", WITHIN, async || {
-        let status = jobs.get("b").await.map_err(|error| error.to_string())?.status.unwrap_or_default();
-        if status.phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("{status:?}")) }
-    })
-    .await;
+    let old = bed.cluster().await;
+    bed.back_up().await;
     assert_eq!(bed.etcdctl(&["put", "key", "new"]).await, "OK");
     assert_eq!(bed.etcdctl(&["put", "later", "1"]).await, "OK");
-
-    bed.apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "RestoreJob", "metadata": {"name": "r"},
-        "spec": {"backupRef": {"name": "b"}}}))
-        .await;
-    let restores: Api<RestoreJob> = Api::namespaced(client, &bed.namespace);
-    let done = wait_for("the RestoreJob to succeed", WITHIN, async || {
-        let status = restores.get("r").await.map_err(|error| error.to_string())?.status.unwrap_or_default();
-        if status.phase.as_deref() == Some("Succeeded") { Ok(status) } else { Err(format!("{status:?}")) }
-    })
-    .await;
+    let done = bed.restore().await;
+    assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");
     let rehearsed = find(done.conditions.as_deref().unwrap(), "Preflighted").unwrap();
     assert!(rehearsed.message.contains("1 keys"), "{}", rehearsed.message);
+    assert_ne!(bed.ready_cluster().await.uid(), old.uid());
+    assert_eq!(bed.etcdctl(&["get", "key", "--print-value-only"]).await, "old");
+    assert_eq!(bed.etcdctl(&["get", "later", "--print-value-only"]).await, "");
+}
+
+/// R1 and S1: an object that is no longer what was stored is found out while the old cluster still serves.
+#[tokio::test]
+async fn a_corrupted_object_leaves_the_cluster_serving() {
+    let bed = Bed::start().await;
+    let old = bed.cluster().await;
+    bed.back_up().await;
+    let store = bed.store.store(&bed.namespace);
+    let object = store.list(None).next().await.unwrap().unwrap().location;
+    let mut bytes = store.get(&object).await.unwrap().bytes().await.unwrap().to_vec();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 64].iter_mut().for_each(|byte| *byte ^= 0xff);
+    store.put(&object, bytes.into()).await.unwrap();
+    let failed = bed.restore().await;
+    let message = failed.message.unwrap();
+    assert_eq!(failed.phase.as_deref(), Some("Failed"), "{message}");
+    assert!(message.contains("ChecksumMismatch") && message.contains("was not touched"), "{message}");
+    assert_eq!(bed.ready_cluster().await.uid(), old.uid());
+    assert_eq!(bed.etcdctl(&["get", "key", "--print-value-only"]).await, "old");
+}
+
+/// The controllers are killed again and again while the cluster is made anew.
+#[tokio::test]
+async fn a_restore_outlives_killed_controllers() {
+    let bed = Bed::start().await;
+    let old = bed.cluster().await;
+    bed.back_up().await;
+    assert_eq!(bed.etcdctl(&["put", "later", "1"]).await, "OK");
+    let (done, ()) = tokio::join!(bed.restore(), async {
+        for pause in [300, 900, 1500, 2100, 2700] {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            let (daemon, name) = bed.warden.daemon();
+            daemon.kill(name);
+            daemon.restart(name);
+        }
+    });
+    assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");
     assert_ne!(bed.ready_cluster().await.uid(), old.uid());
     assert_eq!(bed.etcdctl(&["get", "key", "--print-value-only"]).await, "old");
     assert_eq!(bed.etcdctl(&["get", "later", "--print-value-only"]).await, "");
