@@ -7,6 +7,8 @@ pub mod decide;
 pub mod observe;
 pub mod restore;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
