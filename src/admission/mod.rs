@@ -4,6 +4,7 @@
 
 pub mod cache;
 pub mod defaults;
+mod live;
 mod metrics;
 pub mod registration;
 pub mod review;

@@ -13,12 +13,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use futures::{FutureExt, StreamExt};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 use tracing::{error, info};
 
 use super::defaults::defaults;
+use super::live;
 use super::metrics::Metrics;
 use super::registration::self_check_question;
 use super::review::Request;
@@ -41,6 +43,8 @@ const INLINE: usize = 64 * 1024;
 pub(super) struct Service {
     pub(super) policies: Arc<PolicySet>,
     pub(super) lookup: Arc<dyn Lookup>,
+    /// Asks the API server itself where a copy is not enough.
+    pub(super) client: Option<kube::Client>,
     pub(super) writers: Arc<Writers>,
     pub(super) metrics: Metrics,
     /// How many large reviews are judged at a time.
@@ -145,8 +149,12 @@ async fn answer(service: &Service, request: HttpRequest, question: Question) -> 
     let size = body.len();
     let review = service.run(size, move || Request::parse(&body)).await;
     let review = review.map_err(|error| Refused(StatusCode::BAD_REQUEST, chain(&error)))?;
+    let lookup = match question {
+        Question::Validate => live::lookup(service.client.as_ref(), &service.lookup, &review).await,
+        Question::Mutate => service.lookup.clone(),
+    };
     let own = service.clone();
-    Ok(service.run(size, move || own.decide(&review, question)).await)
+    Ok(service.run(size, move || own.decide(&review, question, &*lookup)).await)
 }
 
 impl Service {
@@ -167,7 +175,7 @@ impl Service {
         }
     }
 
-    fn decide(&self, request: &Request, question: Question) -> Value {
+    fn decide(&self, request: &Request, question: Question, lookup: &dyn Lookup) -> Value {
         if let Some(why) = &request.unreadable {
             let message = format!("the object cannot be read: {why}");
             return request.answer_refused(400, "BadRequest", &message);
@@ -185,15 +193,16 @@ impl Service {
             identity: self.writers.identity(&request.user),
             object: request.object.as_ref(),
             old: request.old_object.as_ref(),
+            now: Timestamp::now(),
         };
         if let (Question::Validate, Some(said)) = (question, self_check_question(request)) {
             return request.answer_refused(403, "Forbidden", &said);
         }
         match question {
-            Question::Mutate => request.answer_with_patch(&defaults(&change, &*self.lookup)),
+            Question::Mutate => request.answer_with_patch(&defaults(&change, lookup)),
             Question::Validate => {
                 let started = Instant::now();
-                let verdict = judge(&change, &self.policies, &*self.lookup);
+                let verdict = judge(&change, &self.policies, lookup);
                 self.metrics.count(kind, &verdict, started.elapsed().as_secs_f64());
                 tell(request, &verdict);
                 request.answer(&verdict)

@@ -11,6 +11,7 @@ fn service() -> Service {
     Service {
         policies: Arc::new(crate::policy::load(&crate::policy::builtin_files()).unwrap()),
         lookup: Arc::new(Objects::default()),
+        client: None,
         writers: Arc::new(Writers::default()),
         metrics: Metrics::new(&Registry::new("program", "1").unwrap()).unwrap(),
         large: Arc::new(Semaphore::new(1)),

@@ -113,6 +113,7 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
     let service = Service {
         policies: Arc::new(policy::load(&settings.policies).map_err(Error::Policies)?),
         lookup: Arc::new(caches),
+        client: Some(parts.client.clone()),
         writers: Arc::new(Writers::new(writers)),
         metrics,
         large: Arc::new(Semaphore::new(LARGE_AT_A_TIME)),

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+use super::kind::Kind;
+use super::lookup::{Known, Lookup};
+use super::restorejob::is_terminal;
 use super::view::{self, Application};
 use crate::api::backup::phase;
 
@@ -31,4 +34,11 @@ pub(super) fn usable(backup: &Value) -> Usable {
 /// The application that a Backup is of.
 pub(super) fn application(backup: &Value) -> Option<Application<'_>> {
     Application::at(backup, "/spec/applicationRef")
+}
+
+/// The RestoreJob that restores from a Backup and has not come to its end.
+pub(super) fn in_use(backup: &str, namespace: &str, lookup: &dyn Lookup) -> Option<String> {
+    let Known::Found(jobs) = lookup.list(Kind::RestoreJob, Some(namespace)) else { return None };
+    let user = jobs.iter().find(|job| view::text(job, "/spec/backupRef/name") == backup && !is_terminal(job))?;
+    Some(view::text(user, "/metadata/name").to_owned())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -100,6 +101,7 @@ impl Case {
             identity: if self.trusted { Identity::Trusted } else { Identity::Other },
             object,
             old,
+            now: Timestamp::UNIX_EPOCH,
         };
         Ok((change, self.context.iter().cloned().collect()))
     }

@@ -1,5 +1,6 @@
 //! A change to one object, as it is asked about.
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::kind::Kind;
@@ -70,6 +71,8 @@ pub struct Change<'a> {
     pub object: Option<&'a Value>,
     /// The object as it is; absent on CREATE.
     pub old: Option<&'a Value>,
+    /// The present, by which schedules are judged.
+    pub now: Timestamp,
 }
 
 /// Prefix of annotations that carry meaning for us.
@@ -82,6 +85,16 @@ impl<'a> Change<'a> {
         match self.operation {
             Operation::Delete => self.old.or(self.object),
             Operation::Create | Operation::Update | Operation::Connect => self.object,
+        }
+    }
+
+    /// The object's name: from the request, else from the object.
+    #[must_use]
+    pub fn name_of_subject(&self) -> &'a str {
+        if self.name.is_empty() {
+            self.subject().map_or("", |object| view::text(object, "/metadata/name"))
+        } else {
+            self.name
         }
     }
 
@@ -142,6 +155,7 @@ mod tests {
             identity: Identity::Unknown,
             object: Some(new),
             old: Some(old),
+            now: Timestamp::UNIX_EPOCH,
         }
     }
 

@@ -4,11 +4,16 @@
 mod backup;
 pub mod cases;
 mod change;
+mod coordinates;
+mod etcdcluster;
+mod job;
 mod kind;
 mod lookup;
+mod others;
 mod ratchet;
 mod relation;
 mod restorejob;
+mod strategy;
 pub mod view;
 
 pub use change::{Change, Identity, Operation};
@@ -55,16 +60,14 @@ pub fn judge(change: &Change<'_>, policies: &PolicySet, lookup: &dyn Lookup) -> 
 fn find(change: &Change<'_>, policies: &PolicySet, lookup: &dyn Lookup) -> Vec<Finding> {
     let mut findings = policies.evaluate(&input(change));
     match change.kind {
+        Kind::EtcdCluster => etcdcluster::check(change, lookup, &mut findings),
+        Kind::EtcdMember => others::check_member(change, &mut findings),
+        Kind::EtcdSnapshot => others::check_snapshot(change, lookup, &mut findings),
+        Kind::Strategy | Kind::WardenStrategy => strategy::check(change, &mut findings),
+        Kind::BackupClass => strategy::check_class(change, lookup, &mut findings),
+        Kind::BackupJob | Kind::Plan => job::check(change, lookup, &mut findings),
+        Kind::Backup => others::check_backup(change, lookup, &mut findings),
         Kind::RestoreJob => restorejob::check(change, lookup, &mut findings),
-        Kind::EtcdCluster
-        | Kind::Strategy
-        | Kind::WardenStrategy
-        | Kind::EtcdMember
-        | Kind::EtcdSnapshot
-        | Kind::BackupClass
-        | Kind::BackupJob
-        | Kind::Backup
-        | Kind::Plan => {}
     }
     findings
 }

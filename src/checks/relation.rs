@@ -18,10 +18,18 @@ pub enum Relation {
     Undetermined,
 }
 
-/// Whether the object of a change is ours to judge.
+/// Whether the object of a change is ours to judge: as it shall be, or as it is.
 #[must_use]
 pub fn relation(change: &Change<'_>, lookup: &dyn Lookup) -> Relation {
-    let Some(object) = change.subject() else { return Relation::Foreign };
+    let of = |object: Option<&Value>| object.map(|object| of_object(change, object, lookup));
+    match (of(change.subject()), of(change.old)) {
+        (Some(Relation::Ours), _) | (_, Some(Relation::Ours)) => Relation::Ours,
+        (Some(relation), _) | (None, Some(relation)) => relation,
+        (None, None) => Relation::Foreign,
+    }
+}
+
+fn of_object(change: &Change<'_>, object: &Value, lookup: &dyn Lookup) -> Relation {
     match change.kind {
         Kind::EtcdCluster | Kind::EtcdMember | Kind::EtcdSnapshot | Kind::Strategy | Kind::WardenStrategy => {
             Relation::Ours

@@ -116,13 +116,16 @@ pub async fn run(
     parts: Parts,
     stop: tokio_util::sync::CancellationToken,
 ) -> Result<(), crate::admission::Error> {
-    let own_user = own_service_account(&parts.client).await;
-    serve_admission(flags.settings(&parts.client, namespace, own_user), parts, stop).await
+    let own_name = own_name(&parts.client).await;
+    let account = own_name.clone().filter(|name| name.starts_with("system:serviceaccount:"));
+    let mut settings = flags.settings(&parts.client, namespace, account);
+    settings.trusted_writers.extend(own_name);
+    serve_admission(settings, parts, stop).await
 }
 
-/// The user name that the API server knows us by, if we run under a service account. A person's own name is no answer:
-/// everything that the person does would pass unasked.
-async fn own_service_account(client: &Client) -> Option<String> {
+/// The user name that the API server knows us by. What we write is trusted; but only a service account's requests need
+/// not be asked about: a person whose name we run under does other things, too.
+async fn own_name(client: &Client) -> Option<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
         Ok(review) => review,
@@ -131,6 +134,5 @@ async fn own_service_account(client: &Client) -> Option<String> {
             return None;
         }
     };
-    let name = review.status?.user_info?.username?;
-    name.starts_with("system:serviceaccount:").then_some(name)
+    review.status?.user_info?.username
 }

@@ -1,4 +1,7 @@
 //! What CEL says badly: templates, schedules, version steps, names, S3 coordinates, options.
 
 pub mod class;
+pub mod cron;
+pub mod options;
+pub mod s3;
 pub mod template;

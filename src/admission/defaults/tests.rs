@@ -15,6 +15,7 @@ fn create(kind: Kind, object: &Value) -> Change<'_> {
         identity: Identity::Unknown,
         object: Some(object),
         old: None,
+        now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
     }
 }
 
