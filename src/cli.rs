@@ -20,6 +20,10 @@ pub struct Cli {
 pub enum Command {
     /// Run admission, the controllers and the admin endpoints in one process.
     Serve(Box<cmd::serve::Settings>),
+    /// Say what admission would say to files, without a cluster.
+    Check(Box<cmd::check::Settings>),
+    /// Show when a schedule is due next.
+    Schedule(cmd::schedule::Settings),
     /// Print the CustomResourceDefinitions as YAML.
     Crds {
         /// Write one file for each into this directory instead.

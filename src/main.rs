@@ -10,6 +10,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Serve(settings) => cmd::serve::run(*settings).map_err(cmd::Error::from),
+        Command::Check(settings) => cmd::check::run(&settings).map_err(cmd::Error::from),
+        Command::Schedule(settings) => cmd::schedule::run(&settings).map_err(cmd::Error::from),
         Command::Crds { directory } => cmd::crds::run(directory.as_deref()).map_err(cmd::Error::from),
         Command::Snapshot { command } => cmd::snapshot::run(&command).map_err(cmd::Error::from),
     };

@@ -1,7 +1,9 @@
 //! One file for each role of the program: wire and run.
 
 pub mod admission;
+pub mod check;
 pub mod crds;
+pub mod schedule;
 pub mod serve;
 pub mod snapshot;
 
@@ -9,6 +11,12 @@ pub mod snapshot;
 /// this one only adds the exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Something was refused, or could not be read.
+    #[error("check")]
+    Check(#[from] check::Error),
+    /// A schedule is none.
+    #[error("schedule")]
+    Schedule(#[from] schedule::Error),
     /// The CustomResourceDefinitions could not be written.
     #[error("crds")]
     Crds(#[from] crds::Error),
@@ -21,9 +29,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit code: 1.
+    /// The exit code: 1, unless a command has more to say.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        1
+        match self {
+            Self::Check(error) => error.exit_code(),
+            Self::Schedule(_) | Self::Crds(_) | Self::Serve(_) | Self::Snapshot(_) => 1,
+        }
     }
 }
