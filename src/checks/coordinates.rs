@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::view;
-use crate::api::s3endpoint::{InvalidEndpoint, S3Endpoint};
+use crate::api::s3endpoint::S3Endpoint;
 use crate::policy::{Cause, Finding};
 use crate::rules::s3;
 
@@ -34,8 +34,7 @@ pub(super) fn check(object: &Value, pointer: &str, findings: &mut Vec<Finding>) 
 
 fn endpoint_fault(field: &str, text: &str) -> Option<Finding> {
     match text.parse::<S3Endpoint>() {
-        // A user name or a password is never repeated.
-        Err(error @ InvalidEndpoint::UserInfo) => Some(Finding::deny(COORDINATES, field, error.to_string())),
+        // The error never repeats a user name or a password.
         Err(error) => Some(Finding::deny(COORDINATES, field, error.to_string())),
         Ok(endpoint) if !endpoint.is_secure() => Some(Finding::warn(
             COORDINATES,

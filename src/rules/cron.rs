@@ -96,9 +96,8 @@ impl Schedule {
             Self::Every(interval) if *interval < Duration::from_mins(1) => {
                 Err(CronError::TooOften(text.rsplit_once(' ').map_or(text, |(_, duration)| duration).to_owned()))
             }
-            Self::Every(_) => Ok(schedule),
             Self::Calendar(_) if schedule.next(now).is_none() => Err(CronError::Never),
-            Self::Calendar(_) => Ok(schedule),
+            Self::Every(_) | Self::Calendar(_) => Ok(schedule),
         }
     }
 

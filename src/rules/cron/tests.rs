@@ -8,16 +8,12 @@ fn times(text: &str, from: Timestamp) -> Vec<String> {
     let mut times = Vec::new();
     let mut at = from;
     for _ in 0..5 {
-        match schedule.next(at) {
-            Some(next) => {
-                times.push(next.to_string());
-                at = next;
-            }
-            None => {
-                times.push("never".to_owned());
-                break;
-            }
-        }
+        let Some(next) = schedule.next(at) else {
+            times.push("never".to_owned());
+            break;
+        };
+        times.push(next.to_string());
+        at = next;
     }
     times
 }
