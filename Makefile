@@ -2,7 +2,7 @@
 SHELL := bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node lint generate build image clean
+.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node lint deny generate build image clean
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +28,12 @@ test-process: ## Tests of our programs as processes, against real etcd and S3
 test-node: ## Tests on a whole Kubernetes (needs root)
 	tests/run node
 
-lint: ## Formatting, clippy, shellcheck, licences and bans of dependencies
+lint: ## Formatting, clippy, shellcheck
 	tests/lint
+
+deny: ## Licences, bans and sources of dependencies (builds cargo-deny first, which takes minutes)
+	tests/cluster/tools/build deny
+	$$(tests/cluster/tools/path cargo-deny) check bans licenses sources
 
 generate: build ## Writes again what is made from code: the chart's CRDs
 	tests/generate

@@ -37,7 +37,7 @@ declare -A PROGRAMS=(
   [pause]="pause c node"
   [ociarchive]="ociarchive . node"
   [busybox]="busybox debian node"
-  [cargo-deny]="cargo-deny cargo lint"
+  [cargo-deny]="cargo-deny cargo deny"
   [helm]="helm helm.sh/helm/v3/cmd/helm helm"
 )
 
