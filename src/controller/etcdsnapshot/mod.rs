@@ -134,11 +134,13 @@ pub fn start(
     });
     // A snapshot that waits is waiting for its cluster, or for another snapshot of it.
     let waiting = watches.snapshots.store();
-    watches.clusters.notify(&queue, move |cluster| of_cluster(&waiting, cluster.namespace(), &cluster.name_any()));
+    watches
+        .clusters
+        .notify(&queue, move |cluster| of_cluster(&waiting, cluster.namespace().as_deref(), &cluster.name_any()));
     let waiting = watches.snapshots.store();
     watches.snapshots.notify(&queue, move |ended: &EtcdSnapshot| {
         if decide::has_ended(ended.phase()) || ended.metadata.deletion_timestamp.is_some() {
-            of_cluster(&waiting, ended.namespace(), &ended.spec.cluster_ref.name)
+            of_cluster(&waiting, ended.namespace().as_deref(), &ended.spec.cluster_ref.name)
         } else {
             Vec::new()
         }
@@ -168,14 +170,10 @@ pub fn start(
 }
 
 /// The snapshots of a cluster that have not ended.
-fn of_cluster(
-    snapshots: &Store<EtcdSnapshot>,
-    namespace: Option<String>,
-    cluster: &str,
-) -> Vec<ObjectRef<EtcdSnapshot>> {
+fn of_cluster(snapshots: &Store<EtcdSnapshot>, namespace: Option<&str>, cluster: &str) -> Vec<ObjectRef<EtcdSnapshot>> {
     let snapshots = snapshots.state();
     let of_it = snapshots.iter().filter(|snapshot| {
-        snapshot.metadata.namespace == namespace
+        snapshot.metadata.namespace.as_deref() == namespace
             && snapshot.spec.cluster_ref.name == cluster
             && !decide::has_ended(snapshot.phase())
     });

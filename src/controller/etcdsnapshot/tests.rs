@@ -37,20 +37,20 @@ fn snapshot(phase: Option<&str>) -> Arc<EtcdSnapshot> {
     }))
 }
 
-fn cluster(extra: Value) -> Arc<EtcdCluster> {
+fn cluster(extra: &Value) -> Arc<EtcdCluster> {
     let mut cluster = json!({
         "metadata": {"name": "etcd", "namespace": "ns", "uid": "cluster-uid"},
         "spec": {"version": "3.6.16", "imagePullSecrets": [{"name": "pull"}]},
         "status": {"clusterID": "1"},
     });
-    json_patch::merge(&mut cluster, &extra);
+    json_patch::merge(&mut cluster, extra);
     object(cluster)
 }
 
 fn fresh() -> Observed {
     Observed {
         snapshot: snapshot(None),
-        source: Source::Found(cluster(json!({}))),
+        source: Source::Found(cluster(&json!({}))),
         members: Vec::new(),
         job: Ok(Owned::Absent),
         tries: Tries::default(),
@@ -161,7 +161,7 @@ fn one_snapshot_of_a_cluster_at_a_time() {
 #[test]
 fn a_cluster_whose_authentication_is_not_latched_is_waited_for() {
     let wanted = json!({"spec": {"auth": {"enabled": true, "rootCredentialsSecretRef": {"name": "root"}}}});
-    let waits = Observed { source: Source::Found(cluster(wanted)), ..fresh() };
+    let waits = Observed { source: Source::Found(cluster(&wanted)), ..fresh() };
     assert_eq!(decide(&waits, IMAGE, at(60)).step, None);
     assert_eq!(failed_reason(&decide(&waits, IMAGE, at(900))), "AuthLatchTimeout");
 }
@@ -204,7 +204,7 @@ fn a_write_that_failed_leaves_the_snapshot_where_it_stood() {
 }
 
 fn tls_cluster() -> Arc<EtcdCluster> {
-    cluster(json!({
+    cluster(&json!({
         "spec": {
             "tls": {"client": {"serverSecretRef": {"name": "server"}, "operatorClientSecretRef": {"name": "operator"}}},
             "auth": {"enabled": true, "rootCredentialsSecretRef": {"name": "root"}},
