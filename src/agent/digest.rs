@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 /// Bytes of the digest that etcd appends.
-pub const TRAILER: usize = 32;
+pub(super) const TRAILER: usize = 32;
 
 /// bbolt's pages are whole multiples of this.
 const SECTOR: u64 = 512;

@@ -63,10 +63,11 @@ impl Agent {
     }
 
     pub fn program(mut self, program: &Path) -> Self {
-        self.program = program.to_owned();
+        program.clone_into(&mut self.program);
         self
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "texts, numbers and paths alike, written at the call")]
     pub fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.vars.insert(name.to_owned(), value.to_string());
         self
