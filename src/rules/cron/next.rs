@@ -70,13 +70,12 @@ pub(super) fn next(calendar: &Calendar, after: Timestamp) -> Option<Timestamp> {
             }
         }
         // Seconds are always zero: the standard parser has no field for them.
-        if now.local.second() != 0 {
-            let rest = 60 - i64::from(now.local.second());
-            moved = true;
-            now = now.later(SignedDuration::from_secs(rest), zone)?;
-            continue 'year;
+        let rest = 60 - i64::from(now.local.second());
+        if rest == 60 {
+            return Some(now.at);
         }
-        return Some(now.at);
+        moved = true;
+        now = now.later(SignedDuration::from_secs(rest), zone)?;
     }
 }
 
