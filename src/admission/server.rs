@@ -95,6 +95,10 @@ pub enum Error {
 
 /// Serves until shutdown, and then until it is quiet.
 pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), Error> {
+    // All gates are there before anything is waited for: a part that is not known yet would not be missed.
+    let gate = |name| parts.readiness.gate(name);
+    let (certificate, caches_gate) = (gate("certificate"), gate("caches"));
+    let (registered, answering) = (gate("registration"), gate("serving"));
     let metrics = Metrics::new(&parts.metrics).map_err(Error::Metrics)?;
     let serving = Serving::start(settings.certificate.clone()).await?;
     let listener = listen(settings.address)?;
@@ -102,11 +106,11 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
 
     let mut tasks = JoinSet::new();
     let caches = Caches::default();
-    tasks.spawn(caches.clone().run(parts.client.clone(), parts.readiness.gate("caches")));
+    tasks.spawn(caches.clone().run(parts.client.clone(), caches_gate));
     tasks.spawn(tell_expiry(metrics.clone(), serving.trust()));
-    tasks.spawn(registration(&settings, &parts, serving.trust()).keep());
+    tasks.spawn(registration(&settings, &parts, serving.trust(), registered).keep());
     let config = serving.config();
-    parts.readiness.gate("certificate").ready();
+    certificate.ready();
     tasks.spawn(serving.keep());
 
     let writers = settings.trusted_writers.iter().cloned().chain(settings.own_user.clone());
@@ -120,8 +124,7 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
         drain: Drain::default(),
     };
     let handle = Handle::new();
-    let gate = parts.readiness.gate("serving");
-    tasks.spawn(stop_when_quiet(stop, settings.quiet, service.drain.clone(), gate, handle.clone()));
+    tasks.spawn(stop_when_quiet(stop, settings.quiet, service.drain.clone(), answering, handle.clone()));
 
     let acceptor = RustlsAcceptor::new(config).handshake_timeout(HANDSHAKE);
     let mut server = axum_server::from_tcp(listener)
@@ -141,7 +144,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     Ok(listener)
 }
 
-fn registration(settings: &Settings, parts: &Parts, trust: watch::Receiver<Trust>) -> Registration {
+fn registration(settings: &Settings, parts: &Parts, trust: watch::Receiver<Trust>, gate: Gate) -> Registration {
     Registration {
         client: parts.client.clone(),
         endpoint: settings.endpoint.clone(),
@@ -149,7 +152,7 @@ fn registration(settings: &Settings, parts: &Parts, trust: watch::Receiver<Trust
         owner_role: settings.owner_role.clone(),
         namespace: settings.namespace.clone(),
         trust,
-        gate: parts.readiness.gate("registration"),
+        gate,
     }
 }
 

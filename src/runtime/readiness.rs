@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+const NOT_STARTED: &str = "has not started yet";
+
 /// Collects what each part says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
@@ -21,14 +23,18 @@ impl Readiness {
     #[must_use]
     pub fn gate(&self, name: &'static str) -> Gate {
         let gate = Gate { name, gates: self.gates.clone() };
-        gate.not_ready("has not started yet");
+        gate.not_ready(NOT_STARTED);
         gate
     }
 
-    /// What is not ready, by part, with the reason; empty when the process is ready.
+    /// What is not ready, by part, with the reason; empty when the process is ready. A process of which no part has a
+    /// gate yet is still starting.
     #[must_use]
     pub fn missing(&self) -> Vec<(&'static str, String)> {
         let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        if gates.is_empty() {
+            return vec![("process", NOT_STARTED.to_owned())];
+        }
         gates.iter().filter_map(|(name, why)| why.clone().map(|why| (*name, why))).collect()
     }
 }
@@ -56,6 +62,7 @@ mod tests {
     #[test]
     fn one_closed_gate_keeps_the_process_unready_and_is_named() {
         let readiness = Readiness::default();
+        assert_eq!(readiness.missing().len(), 1, "nobody has said anything yet");
         let (first, second) = (readiness.gate("certificate"), readiness.gate("caches"));
         first.ready();
         assert_eq!(readiness.missing(), [("caches", "has not started yet".to_owned())]);

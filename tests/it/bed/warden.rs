@@ -4,6 +4,7 @@ use super::leash::Leash;
 use super::ports::Port;
 use super::{ControlPlane, wait_for};
 use etcd_warden::api::crd;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::{Api, Client};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,6 +71,22 @@ impl Warden {
             self.leash.check();
             let (status, body) = self.admin("/readyz").await?;
             if status == 200 { Ok(()) } else { Err(body) }
+        })
+        .await;
+    }
+
+    /// The configurations are installed as Ignore, and enforced as soon as the server has seen itself answer through the API
+    /// server.
+    pub async fn wait_enforced(&self, client: &Client) {
+        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+        let enforced: [(String, String); 2] =
+            [("required.etcd-warden.io".into(), "Fail".into()), ("advisory.etcd-warden.io".into(), "Ignore".into())];
+        wait_for("the required kinds to be enforced", Duration::from_secs(20), async || {
+            self.leash.check();
+            let live = configurations.get("etcd-warden").await.map_err(|error| error.to_string())?;
+            let webhooks = live.webhooks.unwrap_or_default().into_iter();
+            let policies: Vec<_> = webhooks.map(|w| (w.name, w.failure_policy.unwrap_or_default())).collect();
+            if policies == enforced { Ok(()) } else { Err(format!("{policies:?}")) }
         })
         .await;
     }

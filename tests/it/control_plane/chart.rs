@@ -62,6 +62,7 @@ async fn the_account_may_do_what_serving_needs_and_uninstalling_leaves_nothing_t
     let kubeconfig = bed.kubeconfig_as(&account).await;
     let warden = Warden::start_as(&bed, &kubeconfig, NAMESPACE, &["--webhook-owner=etcd-warden"]);
     warden.wait_ready().await;
+    warden.wait_enforced(&client).await;
 
     let tenant = bed.namespace("tenant").await;
     let mut old = cluster("old", 1);

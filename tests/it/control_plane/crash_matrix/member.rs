@@ -88,7 +88,8 @@ spec:
         if id.is_empty() {
             return Err("etcd runs, and the member does not know who it is".into());
         }
-        if !members.starts_with(&id) {
+        // etcdctl prints the number without leading zeros.
+        if !members.starts_with(id.trim_start_matches('0')) {
             return Err(NoEnd::Never(format!("the member says {id:?}, and etcd {members:?}")));
         }
         Ok("up")
