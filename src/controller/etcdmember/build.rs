@@ -144,6 +144,11 @@ pub fn pod(member: &EtcdMember, inputs: Inputs<'_>) -> Pod {
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(warden::INITIAL_CLUSTER_STATE.to_owned(), state.as_str().to_owned());
     }
+    // A voter that comes back is a voter from its first moment: it is Ready, and so an endpoint, without another look.
+    if member.status.as_ref().and_then(|status| status.is_voter) == Some(true) {
+        let labels = metadata.labels.get_or_insert_default();
+        labels.insert(operator::ROLE.to_owned(), operator::ROLE_VOTER.to_owned());
+    }
     let mut volumes = vec![data_volume(member)];
     volumes.extend(tls_volumes(member));
     let mut init = Vec::new();

@@ -205,3 +205,16 @@ fn an_evicted_pod_is_made_anew() {
     seen.pod = pod(&json!({}), &json!({"phase": "Failed", "reason": "Evicted"}));
     assert_eq!(steps(&plan(&seen)), [Step::DeletePod]);
 }
+
+#[test]
+fn m15_a_voter_that_comes_back_is_an_endpoint_from_its_first_moment_and_a_learner_is_not() {
+    let settings = settings();
+    let role = |voter: Value| {
+        let member = member(&json!({}), &json!({"memberID": "1", "isVoter": voter}));
+        let pod = build::pod(&member, Inputs { parent: None, settings: &settings });
+        pod.metadata.labels.unwrap().get(operator::ROLE).cloned()
+    };
+    assert_eq!(role(json!(true)).as_deref(), Some(operator::ROLE_VOTER));
+    assert_eq!(role(json!(false)), None);
+    assert_eq!(role(Value::Null), None);
+}
