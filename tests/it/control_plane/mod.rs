@@ -5,6 +5,7 @@ mod backups;
 mod bed;
 mod chart;
 mod crash_matrix;
+mod crds;
 mod examples;
 mod leader;
 mod restores;
