@@ -104,13 +104,14 @@ fn ready(plan: &Plan, failure: Option<&str>) -> Finding {
         Waiting::DataLost(why) => (reason::DATA_LOST, sentence(why)),
         Waiting::Removal(why) => (reason::REMOVAL_BLOCKED, format!("It cannot leave etcd: {why}.")),
     };
-    let message = failure.map_or(message, |failure| format!("Last try failed: {failure}."));
-    Finding {
-        type_: condition_type::READY,
-        status: plan.waiting == Waiting::Nothing,
-        reason: reason.to_owned(),
-        message,
-    }
+    // A Pod that could not be sealed might still form another cluster on an emptied volume: nobody may count on it yet.
+    let Some(failure) = failure else {
+        let status = plan.waiting == Waiting::Nothing;
+        return Finding { type_: condition_type::READY, status, reason: reason.to_owned(), message };
+    };
+    let reason = if plan.waiting == Waiting::Nothing { reason::POD_NOT_READY } else { reason };
+    let message = format!("Last try failed: {failure}.");
+    Finding { type_: condition_type::READY, status: false, reason: reason.to_owned(), message }
 }
 
 fn drifted(status: &EtcdMemberStatus, wanted: &str) -> Option<Finding> {

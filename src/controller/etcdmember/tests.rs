@@ -218,3 +218,15 @@ fn m15_a_voter_that_comes_back_is_an_endpoint_from_its_first_moment_and_a_learne
     assert_eq!(role(json!(false)), None);
     assert_eq!(role(Value::Null), None);
 }
+
+#[test]
+fn o1_a_member_whose_pod_could_not_be_sealed_is_not_ready() {
+    let seen = seen(member(&json!({}), &json!({"memberID": "1", "isVoter": true})));
+    let plan = Plan { steps: Vec::new(), waiting: Waiting::Nothing, look_again: None };
+    let ready = |failure: Option<&str>| {
+        let status = status::compute(&seen, &plan, failure, now());
+        condition::is_true(&status.conditions.unwrap(), "Ready")
+    };
+    assert!(ready(None));
+    assert!(!ready(Some("cannot seal the Pod: the object has been modified")));
+}
