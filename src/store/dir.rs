@@ -142,7 +142,9 @@ impl FileUpload {
     }
 
     pub(super) async fn abort(self) {
-        let _ = tokio::fs::remove_file(&self.temporary).await;
+        if let Err(error) = tokio::fs::remove_file(&self.temporary).await {
+            tracing::warn!(path = %self.temporary.display(), %error, "an unfinished file is left behind");
+        }
     }
 }
 

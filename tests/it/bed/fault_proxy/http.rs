@@ -224,6 +224,7 @@ impl Connection {
                 self.hang_up().await
             }
             Some(HttpFault::WithholdAnswer) => {
+                // As above; an answer that breaks off is withheld all the same.
                 let _ = answer.into_body().collect().await;
                 std::future::pending().await
             }

@@ -36,6 +36,7 @@ impl Names {
             let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
             let Ok(question) = Message::from_vec(&buffer[..length]) else { continue };
             if let Ok(answer) = self.answer(question).to_vec() {
+                // A lost answer is asked for again, as with any DNS over UDP.
                 let _ = socket.send_to(&answer, from).await;
             }
         }
