@@ -6,6 +6,7 @@ pub mod cases;
 mod change;
 mod coordinates;
 mod etcdcluster;
+pub mod examine;
 mod job;
 mod kind;
 mod lookup;

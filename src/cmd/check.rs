@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::admission::Writers;
-use crate::checks::{Change, Kind, Objects, Operation, Verdict, judge};
-use crate::policy::{self, yaml};
+use crate::checks::examine::{self, Examination, Examined, Placed, text};
+use crate::checks::{Objects, Operation};
+use crate::policy;
 
 /// What to check, and with what in sight.
 #[derive(Clone, Debug, Args)]
@@ -73,12 +73,6 @@ impl Error {
     }
 }
 
-/// An object and where it stands.
-struct Placed {
-    source: String,
-    object: Value,
-}
-
 /// Checks, and says what was found.
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let mut unreadable = Vec::new();
@@ -88,84 +82,33 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let context = read(&settings.context);
     let old = read(settings.old.as_slice());
     let around: Objects = context.iter().chain(&subjects).map(|placed| placed.object.clone()).collect();
-    let (ours, passed_over): (Vec<_>, Vec<_>) =
-        subjects.iter().partition(|placed| Kind::of_object(&placed.object).is_some());
-    let judged: Vec<(&Placed, Verdict)> =
-        ours.into_iter().filter_map(|placed| Some((placed, verdict(settings, placed, &old, &around)?))).collect();
+    let user = settings.user.as_deref().unwrap_or_default();
+    let examination = Examination {
+        policies: policy::builtin(),
+        operation: settings.operation.as_deref().and_then(Operation::of),
+        old: &old,
+        user,
+        identity: Writers::new(settings.trusted_writer.iter().cloned()).identity(user),
+        lookup: &around,
+        now: Timestamp::now(),
+    };
+    let examined = examination.examine(&subjects);
     let mut out = io::stdout().lock();
     match settings.output {
-        Output::Json => writeln!(out, "{}", report(&judged))?,
-        Output::Text => tell(&mut out, &judged, passed_over.len())?,
+        Output::Json => writeln!(out, "{}", examined.report())?,
+        Output::Text => tell(&mut out, &examined)?,
     }
     if !unreadable.is_empty() {
         return Err(Error::Unreadable(unreadable));
     }
-    match judged.iter().filter(|(_, verdict)| !verdict.allowed()).count() {
+    match examined.denied() {
         0 => Ok(()),
-        denied => Err(Error::Denied(denied, judged.len())),
+        denied => Err(Error::Denied(denied, examined.judged.len())),
     }
 }
 
-fn verdict(settings: &Settings, placed: &Placed, old: &[Placed], around: &Objects) -> Option<Verdict> {
-    let object = &placed.object;
-    let kind = Kind::of_object(object)?;
-    let key = |object: &Value| (Kind::of_object(object), text(object, "namespace"), text(object, "name"));
-    let before = old.iter().map(|placed| &placed.object).find(|before| key(before) == key(object));
-    let asked = settings.operation.as_deref().and_then(Operation::of);
-    let operation = asked.unwrap_or(if before.is_some() { Operation::Update } else { Operation::Create });
-    let (new, before) = match operation {
-        Operation::Delete => (None, Some(object)),
-        Operation::Create => (Some(object), None),
-        Operation::Update | Operation::Connect => (Some(object), before),
-    };
-    let (namespace, name) = (text(object, "namespace"), text(object, "name"));
-    let user = settings.user.as_deref().unwrap_or_default();
-    let change = Change {
-        kind,
-        operation,
-        subresource: "",
-        namespace: &namespace,
-        name: &name,
-        user,
-        identity: Writers::new(settings.trusted_writer.iter().cloned()).identity(user),
-        object: new,
-        old: before,
-        now: Timestamp::now(),
-    };
-    Some(judge(&change, policy::builtin(), around))
-}
-
-fn text(object: &Value, field: &str) -> String {
-    object.pointer(&format!("/metadata/{field}")).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-fn report(judged: &[(&Placed, Verdict)]) -> Value {
-    let objects: Vec<Value> = judged
-        .iter()
-        .map(|(placed, verdict)| {
-            let findings: Vec<Value> = verdict
-                .findings
-                .iter()
-                .map(|found| {
-                    json!({"field": found.field(), "message": found.message, "action": found.action, "policy": found.policy})
-                })
-                .collect();
-            json!({
-                "source": placed.source,
-                "apiVersion": placed.object["apiVersion"],
-                "kind": placed.object["kind"],
-                "namespace": text(&placed.object, "namespace"),
-                "name": text(&placed.object, "name"),
-                "allowed": verdict.allowed(),
-                "findings": findings,
-            })
-        })
-        .collect();
-    json!({"objects": objects})
-}
-
-fn tell(out: &mut dyn Write, judged: &[(&Placed, Verdict)], passed_over: usize) -> io::Result<()> {
-    for (placed, verdict) in judged {
+fn tell(out: &mut dyn Write, examined: &Examined<'_>) -> io::Result<()> {
+    for (placed, verdict) in &examined.judged {
         let kind = placed.object["kind"].as_str().unwrap_or_default();
         let word = if verdict.allowed() { "allowed" } else { "refused" };
         writeln!(out, "{}: {kind} {}: {word}", placed.source, text(&placed.object, "name"))?;
@@ -174,14 +117,14 @@ fn tell(out: &mut dyn Write, judged: &[(&Placed, Verdict)], passed_over: usize) 
             writeln!(out, "  {:?}: {}{colon}{} ({})", found.action, found.field(), found.message, found.policy)?;
         }
     }
-    if passed_over > 0 {
-        writeln!(out, "{passed_over} objects of other kinds passed over")?;
+    if examined.passed_over > 0 {
+        writeln!(out, "{} objects of other kinds passed over", examined.passed_over)?;
     }
     Ok(())
 }
 
 /// The objects of a file, of the files of a directory, or of standard input.
-fn read_path(path: &Path, unreadable: &mut Vec<String>) -> Vec<Placed> {
+pub(super) fn read_path(path: &Path, unreadable: &mut Vec<String>) -> Vec<Placed> {
     let shown = path.display().to_string();
     let mut failed = |error: io::Error| {
         unreadable.push(format!("{shown}: {error}"));
@@ -190,7 +133,7 @@ fn read_path(path: &Path, unreadable: &mut Vec<String>) -> Vec<Placed> {
     if path == Path::new("-") {
         let mut text = String::new();
         return match io::stdin().read_to_string(&mut text) {
-            Ok(_) => read_text("-", &text, unreadable),
+            Ok(_) => examine::read("-", &text, unreadable),
             Err(error) => failed(error),
         };
     }
@@ -205,23 +148,7 @@ fn read_path(path: &Path, unreadable: &mut Vec<String>) -> Vec<Placed> {
         return files.iter().flat_map(|file| read_path(file, unreadable)).collect();
     }
     match std::fs::read_to_string(path) {
-        Ok(text) => read_text(&shown, &text, unreadable),
+        Ok(text) => examine::read(&shown, &text, unreadable),
         Err(error) => failed(error),
     }
-}
-
-fn read_text(name: &str, text: &str, unreadable: &mut Vec<String>) -> Vec<Placed> {
-    let mut placed = Vec::new();
-    for document in yaml::documents(text) {
-        let source = format!("{name}:{}", document.line);
-        match document.read::<Value>() {
-            Err(error) => unreadable.push(format!("{name}: {error}")),
-            Ok(mut list) if list["kind"] == "List" && list["items"].is_array() => {
-                let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-                placed.extend(items.into_iter().map(|object| Placed { source: source.clone(), object }));
-            }
-            Ok(object) => placed.push(Placed { source, object }),
-        }
-    }
-    placed
 }
