@@ -41,6 +41,9 @@ pub mod warden {
     /// Annotation on a seed's Pod: `new` until etcd has formed, `existing` from then on. The container reads it at every
     /// start, so that a seed that lost its data cannot form a second, empty cluster.
     pub const INITIAL_CLUSTER_STATE: &str = "etcd-warden.io/initial-cluster-state";
+    /// Readiness gate of such a Pod, set once that annotation says `existing`. The kubelet calls the Pod Ready only when
+    /// it has seen the gate open, and so the annotation: nobody is sent to an etcd that could still start anew.
+    pub const SEALED: &str = "etcd-warden.io/sealed";
     /// Annotation on a RestoreJob: `Retry` or `Abandon`, the ways out of a restore that is blocked.
     pub const UNBLOCK: &str = "etcd-warden.io/unblock";
     /// Label on what was made for a RestoreJob: the job's UID.

@@ -58,6 +58,14 @@ fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<(&'a str, &'a str)> {
     Some((found.status.as_str(), found.message.as_deref().unwrap_or_default()))
 }
 
+/// Whether a condition that the Pod's readiness waits for, besides its containers, is not True yet.
+#[must_use]
+pub fn waits_for_gate(pod: &Pod, type_: &str) -> bool {
+    let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
+    gates.filter(|gate| gate.condition_type == type_).count() > 0
+        && condition(pod, type_).is_none_or(|condition| condition.0 != "True")
+}
+
 /// Why a Pod is not Ready, as far as its status tells: not scheduled, image not there, container ended, or just not
 /// answering yet. One clause for a person, without a full stop.
 #[must_use]

@@ -2,6 +2,9 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Error, Resource, ResourceExt};
 use serde::Serialize;
@@ -54,6 +57,16 @@ where
     with_metadata(&mut patch, "resourceVersion", object.resource_version());
     with_metadata(&mut patch, "uid", object.uid());
     merge_patch(api, object, patch).await
+}
+
+/// Sets a readiness gate of a Pod to True, on condition that it is still the Pod with this UID.
+pub async fn open_gate(api: &Api<Pod>, pod: &Pod, gate: &str, now: Timestamp) -> Result<Pod, Error> {
+    let condition = serde_json::json!({"type": gate, "status": "True", "lastTransitionTime": Time(now)});
+    let mut patch = serde_json::json!({"status": {"conditions": [condition]}});
+    with_metadata(&mut patch, "uid", pod.uid());
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    // A strategic merge adds to the kubelet's conditions; every other patch would replace their list.
+    api.patch_status(&pod.name_any(), &params, &Patch::Strategic(patch)).await
 }
 
 fn with_metadata(patch: &mut serde_json::Value, key: &str, value: Option<String>) {

@@ -1,6 +1,7 @@
 //! Carries a member's plan out. No decisions: each step is done as it stands, and doing it twice does no harm.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::PropagationPolicy;
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -11,8 +12,8 @@ use super::observe::{self, Observed};
 use super::{Error, Reader, build};
 use crate::api::etcdmember::EtcdMember;
 use crate::api::names::{operator, warden};
-use crate::controller::access;
-use crate::k8s::apply::{create, merge, merge_into};
+use crate::controller::{access, pods};
+use crate::k8s::apply::{create, merge, merge_into, open_gate};
 use crate::k8s::delete::{Target, delete};
 use crate::k8s::error::{Class, class};
 
@@ -41,10 +42,7 @@ async fn step(reader: &Reader, seen: &Observed, step: &Step) -> Result<(), Error
             made(create(&api, &build::pod(&seen.member, inputs)).await, "make the Pod")
         }
         Step::DeletePod => delete_pod(reader, seen).await,
-        Step::Seal => {
-            patch_pod(reader, seen, json!({"annotations": {warden::INITIAL_CLUSTER_STATE: "existing"}}), "seal the Pod")
-                .await
-        }
+        Step::Seal => seal(reader, seen).await,
         Step::LabelVoter => {
             patch_pod(reader, seen, json!({"labels": {operator::ROLE: operator::ROLE_VOTER}}), "label the Pod").await
         }
@@ -90,7 +88,7 @@ async fn set_finalizers(
 /// Only the leader can hand over, and the leader is this very member.
 async fn hand_over(reader: &Reader, seen: &Observed, to: u64) -> Result<(), Error> {
     let (Some(cluster), Some(pod)) = (seen.parent.alive(), seen.pod.ours()) else { return Ok(()) };
-    let Some(address) = crate::controller::pods::address(pod) else { return Ok(()) };
+    let Some(address) = pods::address(pod) else { return Ok(()) };
     let material = access::material(&reader.context.client, cluster).await?;
     let handed = async {
         let client = access::dial(access::Door { member: &seen.member, address }, &material).await?;
@@ -119,6 +117,17 @@ async fn delete_pod(reader: &Reader, seen: &Observed) -> Result<(), Error> {
     let target = Target { name: &name, uid: &uid, resource_version: None };
     let deleted = delete(&api, &target, PropagationPolicy::Background).await;
     deleted.map(drop).map_err(|source| Error::Api { doing: "delete the Pod", source })
+}
+
+/// The annotation first, the gate after it: whoever sees the gate open has seen the annotation.
+async fn seal(reader: &Reader, seen: &Observed) -> Result<(), Error> {
+    const DOING: &str = "seal the Pod";
+    let existing = build::InitialState::Existing.as_str();
+    patch_pod(reader, seen, json!({"annotations": {warden::INITIAL_CLUSTER_STATE: existing}}), DOING).await?;
+    let Some(pod) = seen.pod.ours().filter(|pod| pods::waits_for_gate(pod, warden::SEALED)) else { return Ok(()) };
+    let api: Api<Pod> = reader.api(&seen.member);
+    let opened = open_gate(&api, pod, warden::SEALED, Timestamp::now()).await;
+    opened.map(drop).map_err(|source| Error::Api { doing: DOING, source })
 }
 
 async fn patch_pod(

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
-    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource, Pod, PodSpec, Probe,
-    ResourceRequirements, SecretVolumeSource, TCPSocketAction, Volume, VolumeResourceRequirements,
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource, Pod, PodReadinessGate,
+    PodSpec, Probe, ResourceRequirements, SecretVolumeSource, TCPSocketAction, Volume, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -165,6 +165,8 @@ pub fn pod(member: &EtcdMember, inputs: Inputs<'_>) -> Pod {
         affinity: member.spec.affinity.clone(),
         topology_spread_constraints: member.spec.topology_spread_constraints.clone(),
         image_pull_secrets: member.spec.image_pull_secrets.clone(),
+        readiness_gates: Some(vec![PodReadinessGate { condition_type: warden::SEALED.to_owned() }])
+            .filter(|_| state == InitialState::New),
         init_containers: Some(init).filter(|init| !init.is_empty()),
         containers: vec![etcd(member, inputs.settings, state)],
         volumes: Some(volumes),

@@ -11,7 +11,7 @@ use super::observe::{Observed, Parent, has_joined};
 use super::restore;
 use crate::api::agent::exit;
 use crate::api::etcdmember::RestoreFailure;
-use crate::api::names::operator;
+use crate::api::names::{operator, warden};
 use crate::controller::agent_pod::{Ended, ended};
 use crate::controller::pods;
 use crate::controller::seen::{Asked, Owned};
@@ -330,15 +330,27 @@ fn live_pod(seen: &Observed, pod: &Pod, now: Timestamp) -> Plan {
     }
     let mut plan = Plan::wait(waiting(seen, pod));
     plan.look_again = next_look(seen, pod, now);
-    let Asked::Answered(myself) = &seen.myself else { return plan };
-    if build::initial_state_of(pod) == Some(InitialState::New) {
+    let answered = matches!(seen.myself, Asked::Answered(_));
+    if is_unsealed(pod) && (answered || is_known(seen, pod)) {
         plan = plan.with(Step::Seal, "its cluster has formed");
     }
+    let Asked::Answered(myself) = &seen.myself else { return plan };
     let labelled = pod.labels().get(operator::ROLE).is_some_and(|role| role == operator::ROLE_VOTER);
     if !myself.is_learner && !labelled {
         plan = plan.with(Step::LabelVoter, "it votes");
     }
     plan
+}
+
+/// Whether the Pod's etcd would still form a cluster if it started on an empty volume, as far as the kubelet was told.
+fn is_unsealed(pod: &Pod) -> bool {
+    build::initial_state_of(pod) == Some(InitialState::New) || pods::waits_for_gate(pod, warden::SEALED)
+}
+
+/// Whether the etcd of this very Pod has told who it is.
+fn is_known(seen: &Observed, pod: &Pod) -> bool {
+    let status = seen.member.status.as_ref();
+    status.is_some_and(|status| status.member_id.is_some() && status.pod_uid == pod.metadata.uid)
 }
 
 fn waiting(seen: &Observed, pod: &Pod) -> Waiting {
@@ -354,11 +366,9 @@ fn waiting(seen: &Observed, pod: &Pod) -> Waiting {
     if !pods::is_ready(pod) {
         return Waiting::Pod(pods::trouble(pod));
     }
-    let status = seen.member.status.as_ref();
-    let known = status.is_some_and(|status| status.member_id.is_some() && status.pod_uid == pod.metadata.uid);
     match &seen.myself {
         Asked::Answered(_) => Waiting::Nothing,
-        Asked::No | Asked::Failed(_) if known => Waiting::Nothing,
+        Asked::No | Asked::Failed(_) if is_known(seen, pod) => Waiting::Nothing,
         Asked::No => Waiting::Identity("its Pod has no address yet".to_owned()),
         Asked::Failed(why) => Waiting::Identity(why.clone()),
     }

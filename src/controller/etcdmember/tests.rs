@@ -106,6 +106,30 @@ fn a_seed_that_answers_is_sealed_before_its_id_is_known_to_anybody() {
 }
 
 #[test]
+fn o1_a_seed_is_not_ready_before_the_kubelet_has_seen_that_it_is_sealed() {
+    let built = build::pod(&member(&json!({}), &json!({})), Inputs { parent: None, settings: &settings() });
+    let gates = built.spec.unwrap().readiness_gates.unwrap();
+    assert_eq!(gates.iter().map(|gate| gate.condition_type.as_str()).collect::<Vec<_>>(), [warden::SEALED]);
+    let later =
+        build::pod(&member(&json!({}), &json!({"memberID": "1"})), Inputs { parent: None, settings: &settings() });
+    assert_eq!(later.spec.unwrap().readiness_gates, None);
+
+    // Annotated, but the write that opens the gate was lost.
+    let mut seen = seen(member(&json!({}), &json!({"memberID": "1", "isVoter": true, "podUID": "pod-uid"})));
+    let sealed = |conditions: Value| {
+        let pod = json!({"metadata": {"name": "c-1", "uid": "pod-uid",
+            "annotations": {warden::INITIAL_CLUSTER_STATE: "existing"}},
+            "spec": {"containers": [], "readinessGates": [{"conditionType": warden::SEALED}]},
+            "status": {"phase": "Running", "conditions": conditions}});
+        Owned::Ours(Arc::new(serde_json::from_value(pod).unwrap()))
+    };
+    seen.pod = sealed(json!([]));
+    assert_eq!(steps(&plan(&seen)), [Step::Seal]);
+    seen.pod = sealed(json!([{"type": warden::SEALED, "status": "True"}]));
+    assert_eq!(steps(&plan(&seen)), []);
+}
+
+#[test]
 fn a_restore_is_only_in_the_pod_of_a_seed_that_has_not_formed() {
     let settings = settings();
     let member = restoring();
@@ -229,4 +253,13 @@ fn o1_a_member_whose_pod_could_not_be_sealed_is_not_ready() {
     };
     assert!(ready(None));
     assert!(!ready(Some("cannot seal the Pod: the object has been modified")));
+}
+
+#[test]
+fn o1_a_known_seed_is_sealed_although_its_etcd_does_not_answer_now() {
+    let status = json!({"memberID": "1", "isVoter": true, "podUID": "pod-uid"});
+    let mut seen = seen(member(&json!({}), &status));
+    seen.pod = pod(&json!({warden::INITIAL_CLUSTER_STATE: "new"}), &json!({"phase": "Running"}));
+    seen.myself = Asked::Failed("no answer".into());
+    assert_eq!(steps(&plan(&seen)), [Step::Seal]);
 }

@@ -8,7 +8,7 @@ use etcd_warden::api::condition;
 use etcd_warden::api::etcdcluster::{EtcdCluster, EtcdClusterStatus};
 use etcd_warden::api::etcdmember::EtcdMember;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::process::Command;
@@ -88,6 +88,25 @@ impl Scene {
     fn with_process_of(&self, member: &str, line: &str) {
         let script = format!("p=$(pgrep -f -- '--name={member} ' | head -n 1); [ -n \"$p\" ] && {line}");
         self.node.exec(&["sh", "-c", &script]).unwrap();
+    }
+
+    /// The Pods as they are, and what their etcds logged, for a failed test's message.
+    async fn describe_pods(&self) -> String {
+        let pods: Api<Pod> = Api::namespaced(self.node.client().await, &self.namespace);
+        let mut told = Vec::new();
+        for pod in pods.list(&ListParams::default()).await.unwrap() {
+            let name = pod.name_any();
+            let log = async |previous| {
+                let params = LogParams { container: Some("etcd".to_owned()), previous, ..LogParams::default() };
+                pods.logs(&name, &params).await.unwrap_or_else(|error| error.to_string())
+            };
+            let (before, now) = (log(true).await, log(false).await);
+            told.push(format!(
+                "{}\nlog before: {before}\nlog now: {now}\n",
+                serde_json::to_string_pretty(&pod).unwrap()
+            ));
+        }
+        told.concat()
     }
 
     async fn delete_pod(&self, member: &str) {
@@ -179,7 +198,7 @@ async fn refused_for(scene: &Scene, time: Duration) {
     let started = Instant::now();
     while started.elapsed() < time {
         if let Ok(answer) = scene.etcdctl(&["get", "key", "--command-timeout=1s"]).await {
-            assert!(answer.contains("precious"), "an empty etcd answered");
+            assert!(answer.contains("precious"), "an empty etcd answered {answer:?}; {}", scene.describe_pods().await);
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     }

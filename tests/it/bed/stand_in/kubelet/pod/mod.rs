@@ -365,6 +365,7 @@ impl Worker {
         };
         let now = Time(Timestamp::now());
         let known = status::Known {
+            pod: &self.pod,
             tracks: &self.tracks,
             verdict: verdict.as_ref(),
             scheduled,
@@ -379,7 +380,8 @@ impl Worker {
             return;
         }
         let patch = serde_json::json!({"metadata": {"uid": self.pod.uid()}, "status": status});
-        match self.pods().patch_status(&self.pod.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+        // Strategic, like the kubelet's: conditions of others stay.
+        match self.pods().patch_status(&self.pod.name_any(), &PatchParams::default(), &Patch::Strategic(&patch)).await {
             Ok(_) => self.written = Some(status),
             // Gone or replaced; the watch will say so.
             Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {}

@@ -1,7 +1,7 @@
 //! A Pod's status, from what is known of it.
 
 use super::track::{State, Track};
-use k8s_openapi::api::core::v1::{HostIP, PodCondition, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::net::Ipv4Addr;
 
@@ -15,6 +15,8 @@ pub struct Verdict {
 
 /// What the status is made of.
 pub struct Known<'a> {
+    /// The object as it was heard of last: conditions that somebody else sets, and which of them the readiness waits for.
+    pub pod: &'a Pod,
     pub tracks: &'a [Track],
     pub verdict: Option<&'a Verdict>,
     pub scheduled: Result<(), String>,
@@ -80,12 +82,21 @@ impl Known<'_> {
             };
             conditions.push(self.condition("Initialized", initialised));
             conditions.push(self.condition("ContainersReady", ready.clone()));
-            conditions.push(self.condition("Ready", ready));
+            conditions.push(self.condition("Ready", ready.and_then(|()| self.gates())));
         }
-        let before = self.before.and_then(|s| s.conditions.as_ref()).into_iter().flatten();
-        let others: Vec<_> = before.filter(|o| conditions.iter().all(|c| c.type_ != o.type_)).cloned().collect();
-        conditions.extend(others);
         conditions
+    }
+
+    fn gates(&self) -> Result<(), (&'static str, String)> {
+        let gates = self.pod.spec.iter().filter_map(|spec| spec.readiness_gates.as_ref()).flatten();
+        let open = |gate: &str| {
+            let mut conditions = self.pod.status.iter().filter_map(|status| status.conditions.as_ref()).flatten();
+            conditions.any(|condition| condition.type_ == gate && condition.status == "True")
+        };
+        match gates.map(|gate| gate.condition_type.as_str()).find(|gate| !open(gate)) {
+            Some(gate) => Err(("ReadinessGatesNotReady", format!("readiness gate {gate:?} is not True"))),
+            None => Ok(()),
+        }
     }
 
     fn condition(&self, kind: &str, holds: Result<(), (&'static str, String)>) -> PodCondition {
