@@ -9,6 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::failure::Failure;
 use crate::api::agent::Reason;
 
+/// What is kept of the time given, at least, for whatever is being retried to find that its time is over: as long as
+/// pauses between tries and a last connection may take. Half of the time where there is little.
+const RESERVE: Duration = Duration::from_secs(12);
+
 /// Tells a task to stop. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
@@ -26,7 +30,7 @@ impl Stop {
         let failed = |error: std::io::Error| Failure::new(Reason::Internal, "cannot listen for signals").because(error);
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let stop = Self { token: token.clone(), deadline: limit.map(|limit| Instant::now() + limit * 9 / 10) };
+        let stop = Self { token: token.clone(), deadline: limit.map(|limit| Instant::now() + most_of(limit)) };
         tokio::spawn(async move {
             // Any of the three ends the task; none holds state that a lost branch could lose.
             tokio::select! {
@@ -66,9 +70,25 @@ impl Stop {
     }
 }
 
+fn most_of(limit: Duration) -> Duration {
+    limit.saturating_sub((limit / 10).max(RESERVE.min(limit / 2)))
+}
+
 async fn sleep(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_of_the_time_is_kept_to_say_why() {
+        for (limit, most) in [(8, 4), (20, 10), (60, 48), (1800, 1620)] {
+            assert_eq!(most_of(Duration::from_secs(limit)), Duration::from_secs(most));
+        }
     }
 }

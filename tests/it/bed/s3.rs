@@ -6,9 +6,11 @@ use super::pki::Authority;
 use super::ports::Port;
 use super::tools::tool;
 use super::{use_ring, wait_for};
+use bytes::Bytes;
+use futures::TryStreamExt;
 use object_store::ObjectStore;
 use object_store::aws::{AmazonS3Builder, AwsAuthorizer, AwsCredential};
-use object_store::client::{HttpClient, HttpConnector, HttpRequestBody, ReqwestConnector};
+use object_store::client::{HttpClient, HttpConnector, HttpRequest, HttpRequestBody, HttpResponse, ReqwestConnector};
 use object_store::{Certificate, ClientOptions};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -59,6 +61,21 @@ pub const OWNER: Keys = Keys { access: "bedowner", secret: "bed-owner-secret" };
 /// May read and list, not write.
 pub const READER: Keys = Keys { access: "bedreader", secret: "bed-reader-secret" };
 
+/// Below this name every bucket has a host name of its own. It leads to loopback, and the certificate holds the buckets'
+/// names but not this one: paths below it do not work.
+const DOMAIN: &str = "s3.localhost";
+
+/// Keys that are good for an hour, and only together with their token.
+#[derive(Clone, Debug)]
+pub struct TemporaryKeys {
+    /// The access key ID.
+    pub access: String,
+    /// The secret access key.
+    pub secret: String,
+    /// The session token.
+    pub token: String,
+}
+
 /// An S3 server that lives as long as this value.
 #[derive(Debug)]
 pub struct S3Server {
@@ -81,11 +98,14 @@ impl S3Server {
         let leash = Leash::with_last_act("s3", &remove_sockets(&inner));
         let folder = leash.folder().to_owned();
         let authority = Authority::new("s3-authority");
-        let mut names = vec!["127.0.0.1", "localhost"];
+        let buckets = format!("*.{DOMAIN}");
+        let mut names = vec!["127.0.0.1", "localhost", &buckets];
         names.extend(options.names.iter().map(String::as_str));
         let server = authority.issue("s3", None, &names).write(&folder, "server");
         let config = folder.join("identities.json");
         std::fs::write(&config, identities()).expect("write the identities");
+        let sessions = folder.join("sessions.json");
+        std::fs::write(&sessions, temporary_credentials()).expect("write how temporary credentials are signed");
         std::fs::create_dir_all(folder.join("data")).expect("create the data folder");
 
         let mut flags: Vec<String> = [
@@ -110,6 +130,8 @@ impl S3Server {
             format!("-s3.cert.file={}", server.certificate.display()),
             format!("-s3.key.file={}", server.key.display()),
             format!("-s3.config={}", config.display()),
+            format!("-s3.iam.config={}", sessions.display()),
+            format!("-s3.domainName={DOMAIN}"),
             format!("-s3.localSocket={}", folder.join("s3.sock").display()),
             format!("-filer.localSocket={}", folder.join("filer.sock").display()),
         ]);
@@ -185,6 +207,32 @@ impl S3Server {
         store_through(bucket, &self.endpoint(), &self.authority_pem())
     }
 
+    /// The address over TLS under which each bucket is a host of its own.
+    pub fn virtual_host_endpoint(&self) -> String {
+        self.endpoint_at(DOMAIN)
+    }
+
+    /// Temporary credentials with all rights of the owner.
+    pub async fn temporary_keys(&self) -> TemporaryKeys {
+        let question = "Action=AssumeRole&Version=2011-06-15&RoleSessionName=test";
+        let request = http::Request::post(self.endpoint())
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(HttpRequestBody::from(question.to_owned()))
+            .expect("a request");
+        let answer = self.ask("sts", request).await.expect("temporary credentials");
+        let body: Vec<Bytes> = answer.into_body().bytes_stream().try_collect().await.expect("temporary credentials");
+        let text = String::from_utf8(body.concat()).expect("temporary credentials");
+        let element = |name: &str| {
+            let rest = text.split_once(&format!("<{name}>")).and_then(|(_, rest)| rest.split_once("</"));
+            rest.unwrap_or_else(|| panic!("no {name} in {text}")).0.to_owned()
+        };
+        TemporaryKeys {
+            access: element("AccessKeyId"),
+            secret: element("SecretAccessKey"),
+            token: element("SessionToken"),
+        }
+    }
+
     /// Returns when objects can be written and read.
     pub async fn wait_ready(&self) {
         wait_for("the S3 server to take an object", READY_WITHIN, async || {
@@ -201,15 +249,19 @@ impl S3Server {
     }
 
     async fn create_bucket(&self, name: &str) -> Result<u16, String> {
-        let client: HttpClient =
-            ReqwestConnector::default().connect(&client_options(&self.authority_pem())).map_err(|e| e.to_string())?;
-        let mut request = http::Request::put(format!("{}/{name}", self.endpoint()))
+        let request = http::Request::put(format!("{}/{name}", self.endpoint()))
             .body(HttpRequestBody::empty())
             .map_err(|e| e.to_string())?;
+        Ok(self.ask("s3", request).await?.status().as_u16())
+    }
+
+    /// Sends a request, signed by the owner for this service.
+    async fn ask(&self, service: &str, mut request: HttpRequest) -> Result<HttpResponse, String> {
+        let client: HttpClient =
+            ReqwestConnector::default().connect(&client_options(&self.authority_pem())).map_err(|e| e.to_string())?;
         let keys = AwsCredential { key_id: OWNER.access.to_owned(), secret_key: OWNER.secret.to_owned(), token: None };
-        AwsAuthorizer::new(&keys, "s3", REGION).try_authorize(&mut request, None).map_err(|e| e.to_string())?;
-        let answer = client.execute(request).await.map_err(|e| format!("{e:?}"))?;
-        Ok(answer.status().as_u16())
+        AwsAuthorizer::new(&keys, service, REGION).try_authorize(&mut request, None).map_err(|e| e.to_string())?;
+        client.execute(request).await.map_err(|e| format!("{e:?}"))
     }
 }
 
@@ -237,6 +289,17 @@ fn remove_sockets(ports: &[Port]) -> String {
     let sockets: Vec<String> =
         ports.iter().map(|port| format!("/tmp/seaweedfs-*-grpc-{}.sock", port.number())).collect();
     format!("rm -f {}", sockets.join(" "))
+}
+
+/// Temporary credentials inherit what their owner may; who has none stays without rights.
+fn temporary_credentials() -> String {
+    let signing = serde_json::json!({
+        "tokenDuration": "1h",
+        "maxSessionLength": "12h",
+        "issuer": "bed",
+        "signingKey": "YmVkLXNpZ25pbmcta2V5LW9mLTMyLWJ5dGVzLWxvbmch",
+    });
+    serde_json::json!({"sts": signing, "policy": {"defaultEffect": "Deny", "storeType": "memory"}}).to_string()
 }
 
 fn identities() -> String {

@@ -28,6 +28,8 @@ pub enum HttpFault {
     Delay(Duration),
     /// The server never sees it; this is the answer: status and body.
     Answer(u16, String),
+    /// With a header line (`name: value`) that contains this text it is answered by 501; without, it is forwarded.
+    RefuseHeader(&'static str),
     /// The server never sees it, and the connection is reset.
     Reset,
     /// The server never sees it, and nobody ever answers.
@@ -207,10 +209,19 @@ impl Connection {
         match &fault {
             Some(HttpFault::Delay(time)) => tokio::time::sleep(*time).await,
             Some(HttpFault::Answer(status, text)) => return answer(*status, text.clone()),
+            Some(HttpFault::RefuseHeader(text)) if has_header(&parts.headers, text) => {
+                return answer(501, "<Error><Code>NotImplemented</Code></Error>".to_owned());
+            }
             Some(HttpFault::Reset) => return self.hang_up().await,
             Some(HttpFault::Hang) => std::future::pending().await,
             Some(HttpFault::CutRequest(bytes)) => body = self.cut(body, *bytes),
-            Some(HttpFault::LoseAnswer | HttpFault::WithholdAnswer | HttpFault::CutAnswer(_)) | None => {}
+            Some(
+                HttpFault::LoseAnswer
+                | HttpFault::WithholdAnswer
+                | HttpFault::CutAnswer(_)
+                | HttpFault::RefuseHeader(_),
+            )
+            | None => {}
         }
         let answer = match self.send(Request::from_parts(parts, body)).await {
             Ok(answer) => answer.map(|body| body.map_err(Into::into).boxed()),
@@ -278,6 +289,10 @@ impl Connection {
             }
         }
     }
+}
+
+fn has_header(headers: &http::HeaderMap, text: &str) -> bool {
+    headers.iter().any(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())).contains(text))
 }
 
 async fn connect(upstream: &Upstream) -> Result<Sender, BoxedError> {

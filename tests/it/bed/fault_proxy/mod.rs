@@ -1,13 +1,15 @@
 //! Between a client of ours and a real server, to make go wrong what goes wrong in the world.
 //!
 //! [`TcpProxy`] knows bytes only, so it suits any server, with or without TLS. [`HttpProxy`] ends TLS on both sides and
-//! can choose requests by method and path. Rules can be added and removed while they run, and what went through is
+//! can choose requests by method and path. [`ForwardProxy`] makes nothing go wrong: clients ask it by `CONNECT`. Rules can be added and removed while they run, and what went through is
 //! counted. Both live on a thread of their own: a test that blocks does not stop them.
 
+mod forward;
 mod http;
 mod rules;
 mod tcp;
 
+pub use forward::ForwardProxy;
 pub use http::{HttpFault, HttpProxy, Protocol, Upstream};
 pub use rules::On;
 pub use tcp::{TcpFault, TcpProxy};

@@ -84,6 +84,32 @@ async fn a_restore_killed_at_any_step_is_finished_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_preflight_killed_at_any_step_is_done_again_and_leaves_nothing() {
+    let s3 = S3Server::shared().await;
+    let etcd = filled(Version::V3_6).await;
+    let name = bucket_name("killed-preflight");
+    s3.bucket(&name).await;
+    Agent::snapshot(&etcd, "u").s3(s3, &name, "").succeed().await;
+    let image = Image::of(Version::V3_6);
+    let mut seen = Vec::new();
+    for n in 1..MANY {
+        let scratch = tempfile::tempdir().unwrap();
+        let agent = Agent::new("preflight").s3(s3, &name, "snap.db").image(&image);
+        let agent = agent.set(env::SCRATCH_DIR, scratch.path().display());
+        let mut running = agent.start();
+        let Some(step) = running.step(n).await else { break };
+        running.kill().await;
+        let rehearsal = agent.succeed().await.rehearsal.unwrap();
+        assert_eq!(rehearsal.keys, 35, "{step}");
+        assert!(names(scratch.path()).is_empty(), "{step}: {:?}", names(scratch.path()));
+        seen.push(step);
+    }
+    for step in ["download-started", "snapshot-verified", "rebuilt", "etcd-started", "etcd-ready", "inspected"] {
+        assert!(seen.iter().any(|seen| seen == step), "{step} was not among {seen:?}");
+    }
+}
+
+#[tokio::test]
 async fn leftovers_of_other_runs_and_other_agents_are_removed_and_nothing_else() {
     let etcd = filled(Version::V3_6).await;
     let volume = tempfile::tempdir().unwrap();

@@ -3,6 +3,9 @@
 mod corruption;
 mod crash;
 mod disk;
+mod identity;
+mod offline;
+mod reach;
 mod security;
 mod source;
 mod store_faults;
@@ -36,6 +39,7 @@ pub struct Agent {
     program: PathBuf,
     task: &'static str,
     vars: BTreeMap<String, String>,
+    user: Option<u32>,
 }
 
 /// How a run ended.
@@ -59,11 +63,22 @@ pub struct Running {
 
 impl Agent {
     pub fn new(task: &'static str) -> Self {
-        Self { program: AGENT.into(), task, vars: BTreeMap::new() }
+        Self { program: AGENT.into(), task, vars: BTreeMap::new(), user: None }
     }
 
     pub fn program(mut self, program: &Path) -> Self {
         program.clone_into(&mut self.program);
+        self
+    }
+
+    /// Runs as this user and group, without any right of root.
+    pub fn user(mut self, id: u32) -> Self {
+        self.user = Some(id);
+        self
+    }
+
+    pub fn unset(mut self, name: &str) -> Self {
+        self.vars.remove(name);
         self
     }
 
@@ -127,6 +142,12 @@ impl Agent {
         command.arg(self.task).env_clear().envs(&self.vars);
         command.env("TERMINATION_MESSAGE_PATH", folder.path().join("message"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        // As in a container, whatever it starts ends with it.
+        command.process_group(0);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+            std::os::unix::fs::chown(folder.path(), Some(user), None).expect("chown needs root");
+        }
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
         Running { child, log, steps: Vec::new(), text: String::new(), folder }
@@ -197,8 +218,12 @@ impl Running {
         panic!("it never came to {name}: {}", self.text);
     }
 
+    /// Kills it, and what it started: a container's processes end with the first of them.
     pub async fn kill(mut self) {
-        self.child.kill().await.unwrap();
+        let group = rustix::process::Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap();
+        // It may have ended by itself in this very moment.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        self.child.wait().await.unwrap();
     }
 
     pub fn terminate(&self) {

@@ -169,19 +169,11 @@ async fn the_layer_that_failed_is_named() {
         // TLS towards a server that speaks none.
         (&plain.replace("http", "https"), Reason::StoreTlsFailed, "http against https"),
     ] {
-        let ended = snapshot(endpoint).run().await;
-        let report = ended.report.unwrap();
-        let known = [reason, Reason::Interrupted];
-        assert!(known.contains(&report.reason), "{report:?}");
-        if report.reason == reason {
-            assert!(report.message.contains(words), "{endpoint}: {}", report.message);
-        }
+        let report = snapshot(endpoint).fail(reason).await;
+        assert!(report.message.contains(words), "{endpoint}: {}", report.message);
     }
     // The private authority is what makes the certificate good.
-    let agent = snapshot(&https);
-    let mut vars = agent.vars.clone();
-    vars.remove(env::S3_CA_FILE);
-    let report = Agent { vars, ..agent }.fail(Reason::StoreTlsFailed).await;
+    let report = snapshot(&https).unset(env::S3_CA_FILE).fail(Reason::StoreTlsFailed).await;
     assert!(report.message.contains("CA bundle"), "{}", report.message);
 }
 
@@ -226,6 +218,43 @@ async fn a_store_that_stalls_ends_at_the_deadline_and_leaves_nothing() {
     // The unfinished upload was taken back.
     let aborted = way.proxy.seen().iter().any(|(method, path)| method == "DELETE" && path.contains("uploadId"));
     assert!(aborted, "{:?}", way.proxy.seen());
+}
+
+#[tokio::test]
+async fn a_store_that_throttles_for_ever_ends_at_the_deadline_and_is_named() {
+    let etcd = filled(Version::V3_6).await;
+    let way = way("throttles").await;
+    let rule = way.proxy.inject(On::request("PUT", "snap.db"), HttpFault::Answer(503, error("SlowDown")));
+    let begun = std::time::Instant::now();
+    let report = way.snapshot(&etcd).set(env::DEADLINE_SECONDS, 16).fail(Reason::StoreUnreachable).await;
+    assert!(report.message.contains("SlowDown"), "{}", report.message);
+    assert!(report.retryable && begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    // With pauses that grow, not as fast as it can.
+    assert!((2..30).contains(&way.proxy.applied(rule)), "{} tries", way.proxy.applied(rule));
+    assert!(way.is_empty().await);
+}
+
+/// Ceph's gateway and older servers refuse bodies that end in a checksum, and checksums in headers that they do not know.
+#[tokio::test]
+async fn nothing_is_sent_that_older_stores_refuse() {
+    let etcd = fat().await;
+    let way = way("plain-requests").await;
+    for header in ["aws-chunked", "x-amz-trailer", "x-amz-checksum-", "x-amz-sdk-checksum", "streaming-", "STREAMING-"]
+    {
+        let rule = way.proxy.inject(On::any(), HttpFault::RefuseHeader(header));
+        way.snapshot(&etcd).succeed().await;
+        assert!(way.proxy.applied(rule) > 3, "{header}");
+        way.proxy.remove(rule);
+    }
+    // A header that is always there shows that such a store would have been heard.
+    way.proxy.inject(On::any(), HttpFault::RefuseHeader("x-amz-content-sha256: "));
+    way.snapshot(&etcd)
+        .set(env::DEADLINE_SECONDS, 5)
+        .run()
+        .await
+        .report
+        .filter(|report| !report.ok)
+        .expect("a refusal");
 }
 
 #[tokio::test]
