@@ -6,6 +6,7 @@ pub mod cache;
 pub mod defaults;
 mod live;
 mod metrics;
+pub mod policies;
 pub mod registration;
 pub mod review;
 mod router;

@@ -27,7 +27,7 @@ use super::review::Request;
 use super::tls::chain;
 use super::writers::Writers;
 use crate::checks::{Change, Kind, Lookup, Verdict, judge};
-use crate::policy::{Action, PolicySet};
+use crate::policy::{Action, InForce};
 
 /// Largest body that is read: a review can hold two objects of 3 MiB each.
 pub(super) const BODY_LIMIT: usize = 7 * 1024 * 1024;
@@ -41,7 +41,7 @@ const INLINE: usize = 64 * 1024;
 /// What both questions are answered with.
 #[derive(Clone)]
 pub(super) struct Service {
-    pub(super) policies: Arc<PolicySet>,
+    pub(super) policies: InForce,
     pub(super) lookup: Arc<dyn Lookup>,
     /// Asks the API server itself where a copy is not enough.
     pub(super) client: Option<kube::Client>,
@@ -202,7 +202,7 @@ impl Service {
             Question::Mutate => request.answer_with_patch(&defaults(&change, lookup)),
             Question::Validate => {
                 let started = Instant::now();
-                let verdict = judge(&change, &self.policies, lookup);
+                let verdict = judge(&change, &self.policies.get(), lookup);
                 self.metrics.count(kind, &verdict, started.elapsed().as_secs_f64());
                 tell(request, &verdict);
                 request.answer(&verdict)

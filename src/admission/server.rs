@@ -1,6 +1,7 @@
 //! The server as a whole: certificate, listener, caches, registration, and a stop that drops nobody.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +16,13 @@ use tracing::info;
 
 use super::cache::Caches;
 use super::metrics::Metrics;
+use super::policies::{self, Keeper};
 use super::registration::Registration;
 use super::registration::build::Endpoint;
 use super::router::{Drain, Service, router};
 use super::tls::{self, Serving, Trust};
 use super::writers::Writers;
-use crate::policy;
+use crate::policy::InForce;
 use crate::runtime::metrics::Metrics as Registry;
 use crate::runtime::readiness::{Gate, Readiness};
 
@@ -51,8 +53,8 @@ pub struct Settings {
     pub owner_role: Option<String>,
     /// Others who may write what only we should.
     pub trusted_writers: Vec<String>,
-    /// Policy files: our own and those that were mounted.
-    pub policies: Vec<policy::File>,
+    /// Folders with policies besides our own.
+    pub policy_folders: Vec<PathBuf>,
     /// After the signal to stop, requests are answered until none came for this long.
     pub quiet: Duration,
 }
@@ -66,6 +68,8 @@ pub struct Parts {
     pub readiness: Readiness,
     /// Told what the server does.
     pub metrics: Registry,
+    /// The policies by which everything is judged; the server keeps them up to date.
+    pub policies: InForce,
 }
 
 /// Why the server could not start, or ended badly.
@@ -82,9 +86,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// Policies could not be loaded.
-    #[error("{} in the policies: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Policies(Vec<policy::LoadError>),
+    /// Policies could not be taken up.
+    #[error("--policy-dir")]
+    Policies(#[from] policies::Error),
     /// A metric could not be registered.
     #[error("cannot register metrics")]
     Metrics(#[source] prometheus::Error),
@@ -100,6 +104,10 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
     let (certificate, caches_gate) = (gate("certificate"), gate("caches"));
     let (registered, answering) = (gate("registration"), gate("serving"));
     let metrics = Metrics::new(&parts.metrics).map_err(Error::Metrics)?;
+    let folders = settings.policy_folders.clone();
+    let keeper =
+        Keeper::start(folders, Some(parts.client.clone()), parts.policies.clone(), &parts.metrics, gate("policies"))
+            .map_err(Error::Metrics)??;
     let serving = Serving::start(settings.certificate.clone()).await?;
     let listener = listen(settings.address)?;
     info!(address = %settings.address, "admission");
@@ -109,13 +117,14 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
     tasks.spawn(caches.clone().run(parts.client.clone(), caches_gate));
     tasks.spawn(tell_expiry(metrics.clone(), serving.trust()));
     tasks.spawn(registration(&settings, &parts, serving.trust(), registered).keep());
+    tasks.spawn(keeper.keep());
     let config = serving.config();
     certificate.ready();
     tasks.spawn(serving.keep());
 
     let writers = settings.trusted_writers.iter().cloned().chain(settings.own_user.clone());
     let service = Service {
-        policies: Arc::new(policy::load(&settings.policies).map_err(Error::Policies)?),
+        policies: parts.policies.clone(),
         lookup: Arc::new(caches),
         client: Some(parts.client.clone()),
         writers: Arc::new(Writers::new(writers)),

@@ -8,7 +8,7 @@ use crate::policy::{Cause, Finding};
 use crate::rules::s3;
 
 /// Name of the rule.
-const COORDINATES: &str = "s3-coordinates";
+pub(super) const COORDINATES: &str = "s3-coordinates";
 
 /// What is wrong with the S3 destination at a JSON pointer. Texts with templates in them are left to their rendering.
 pub(super) fn check(object: &Value, pointer: &str, findings: &mut Vec<Finding>) {

@@ -13,7 +13,7 @@ use crate::api::names::warden::GUARDS;
 use crate::policy::{Basis, Cause, Finding};
 
 /// Name of the rule.
-const GUARD: &str = "etcdcluster-guard";
+pub(super) const GUARD: &str = "etcdcluster-guard";
 /// Annotation that overrides the guard of the RestoreJob that it names.
 const OVERRIDE: &str = "etcd-warden.io/ignore-restore";
 

@@ -12,11 +12,11 @@ use crate::policy::{Basis, Cause, Finding};
 use crate::rules::cron::Schedule;
 
 /// Names of the rules.
-const SPEC: &str = "job-spec";
-const APPLICATION: &str = "job-application";
-const CLASS: &str = "job-class";
-const FROZEN: &str = "backupjob-frozen";
-const CRON: &str = "plan-cron";
+pub(super) const SPEC: &str = "job-spec";
+pub(super) const APPLICATION: &str = "job-application";
+pub(super) const CLASS: &str = "job-class";
+pub(super) const FROZEN: &str = "backupjob-frozen";
+pub(super) const CRON: &str = "plan-cron";
 
 pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec<Finding>) {
     let (Operation::Create | Operation::Update, Some(object)) = (change.operation, change.subject()) else { return };

@@ -14,6 +14,7 @@ mod others;
 mod ratchet;
 mod relation;
 mod restorejob;
+mod rules;
 mod strategy;
 pub mod view;
 
@@ -21,6 +22,8 @@ pub use change::{Change, Identity, Operation};
 pub use kind::Kind;
 pub use lookup::{Known, Lookup, Nothing, Objects};
 pub use relation::{Relation, relation};
+pub use rules::{RULES, Rule};
+pub use strategy::stand_in_application;
 
 use crate::policy::{Action, Finding, Input, PolicySet};
 

@@ -11,12 +11,12 @@ use super::view;
 use crate::policy::{Action, Basis, Cause, Finding};
 
 /// Names of the rules.
-const MEMBER: &str = "etcdmember-internal";
-const SNAPSHOT_CLUSTER: &str = "etcdsnapshot-cluster";
-const BACKUP_SPEC: &str = "backup-spec";
-const BACKUP_FROZEN: &str = "backup-frozen";
-const BACKUP_STATUS: &str = "backup-status";
-const BACKUP_IN_USE: &str = "backup-in-use";
+pub(super) const MEMBER: &str = "etcdmember-internal";
+pub(super) const SNAPSHOT_CLUSTER: &str = "etcdsnapshot-cluster";
+pub(super) const BACKUP_SPEC: &str = "backup-spec";
+pub(super) const BACKUP_FROZEN: &str = "backup-frozen";
+pub(super) const BACKUP_STATUS: &str = "backup-status";
+pub(super) const BACKUP_IN_USE: &str = "backup-in-use";
 
 /// Members are the cluster controller's own notes.
 pub(super) fn check_member(change: &Change<'_>, findings: &mut Vec<Finding>) {

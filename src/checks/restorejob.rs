@@ -17,16 +17,16 @@ use crate::policy::{Basis, Cause, Finding};
 use crate::rules::options;
 
 /// Names of the rules.
-const SPEC: &str = "restorejob-spec";
-const IN_PLACE: &str = "restorejob-in-place";
-const TARGET_KIND: &str = "restorejob-target-kind";
-const BACKUP_USABLE: &str = "restorejob-backup";
-const OPTIONS: &str = "restorejob-options";
-const ONE_RESTORE: &str = "restorejob-one-at-a-time";
-const VERSION: &str = "restorejob-version";
-const ETCDUTL: &str = "restorejob-target-needs-etcdutl";
-const FROZEN: &str = "restorejob-frozen";
-const IN_FLIGHT: &str = "restorejob-in-flight";
+pub(super) const SPEC: &str = "restorejob-spec";
+pub(super) const IN_PLACE: &str = "restorejob-in-place";
+pub(super) const TARGET_KIND: &str = "restorejob-target-kind";
+pub(super) const BACKUP_USABLE: &str = "restorejob-backup";
+pub(super) const OPTIONS: &str = "restorejob-options";
+pub(super) const ONE_RESTORE: &str = "restorejob-one-at-a-time";
+pub(super) const VERSION: &str = "restorejob-version";
+pub(super) const ETCDUTL: &str = "restorejob-target-needs-etcdutl";
+pub(super) const FROZEN: &str = "restorejob-frozen";
+pub(super) const IN_FLIGHT: &str = "restorejob-in-flight";
 
 const TARGET: &str = "spec.targetApplicationRef";
 const BACKUP: &str = "spec.backupRef.name";

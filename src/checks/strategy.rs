@@ -16,10 +16,10 @@ use crate::policy::{Basis, Cause, Finding};
 use crate::rules::template::{Data, parse_strategy, render_strategy};
 
 /// Names of the rules.
-const TEMPLATE: &str = "strategy-template";
-const ENTRY: &str = "backupclass-entry";
-const AMBIGUOUS: &str = "backupclass-ambiguous";
-const RENDERING: &str = "backupclass-rendering";
+pub(super) const TEMPLATE: &str = "strategy-template";
+pub(super) const ENTRY: &str = "backupclass-entry";
+pub(super) const AMBIGUOUS: &str = "backupclass-ambiguous";
+pub(super) const RENDERING: &str = "backupclass-rendering";
 
 const S3: &str = "/spec/template/destination/s3";
 
@@ -94,6 +94,17 @@ fn check_entry(
     }
 }
 
+/// An application that stands for all of them.
+#[must_use]
+pub fn stand_in_application() -> Value {
+    json!({
+        "apiVersion": format!("{APPS_GROUP}/v1alpha1"),
+        "kind": APP_KIND_ETCD,
+        "metadata": {"name": APP_CLUSTER_NAME, "namespace": "tenant-example", "labels": {}, "annotations": {}},
+        "spec": {},
+    })
+}
+
 /// With its parameters an entry can be rendered, for an application that stands for all.
 fn rendering(at: usize, entry: &Value, strategy: &Value, findings: &mut Vec<Finding>) {
     let Some(s3) = typed(strategy) else { return };
@@ -103,12 +114,7 @@ fn rendering(at: usize, entry: &Value, strategy: &Value, findings: &mut Vec<Find
     let parameters: BTreeMap<String, String> = view::at(entry, "/parameters")
         .and_then(|parameters| serde_json::from_value(parameters.clone()).ok())
         .unwrap_or_default();
-    let application = json!({
-        "apiVersion": format!("{APPS_GROUP}/v1alpha1"),
-        "kind": APP_KIND_ETCD,
-        "metadata": {"name": APP_CLUSTER_NAME, "namespace": "tenant-example", "labels": {}, "annotations": {}},
-        "spec": {},
-    });
+    let application = stand_in_application();
     let data = Data::new(&application, &parameters, k8s_openapi::jiff::Timestamp::UNIX_EPOCH, 0);
     let field = format!("spec.strategies[{at}].parameters");
     let told = |message: String| format!("with these parameters the strategy's destination is not usable: {message}");

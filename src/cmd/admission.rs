@@ -38,6 +38,10 @@ pub struct Flags {
     /// User name that may write what only this program should, such as upstream's controllers; may be repeated.
     #[arg(long, env = "ETCD_WARDEN_TRUSTED_WRITERS", value_delimiter = ',')]
     pub trusted_writer: Vec<String>,
+    /// Folder with policies besides those that come with the program (ValidatingAdmissionPolicy documents); may be
+    /// repeated. They are taken up again when they change.
+    #[arg(long, env = "ETCD_WARDEN_POLICY_DIRS", value_name = "FOLDER", value_delimiter = ',')]
+    pub policy_dir: Vec<PathBuf>,
     /// ClusterRole of this installation that owns the webhook configurations: deleted together, they never outlive who
     /// would answer.
     #[arg(long, env = "ETCD_WARDEN_WEBHOOK_OWNER", value_name = "CLUSTERROLE")]
@@ -103,7 +107,7 @@ impl Flags {
             own_user,
             owner_role: self.webhook_owner.clone(),
             trusted_writers: self.trusted_writer.clone(),
-            policies: crate::policy::builtin_files(),
+            policy_folders: self.policy_dir.clone(),
             quiet: Duration::from_secs(self.quiet_seconds),
         }
     }

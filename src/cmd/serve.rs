@@ -13,6 +13,7 @@ use crate::admission::{Error as AdmissionError, Parts};
 use crate::controller::metrics::ControllerMetrics;
 use crate::controller::{self, Controller};
 use crate::k8s::events::Events;
+use crate::policy::InForce;
 use crate::runtime::{admin, leader, metrics::Metrics, readiness::Readiness, shutdown, telemetry};
 
 /// Name of the Lease that the controllers' leader holds.
@@ -153,7 +154,7 @@ async fn serve(settings: Settings) -> Result<(), Error> {
         metrics: ControllerMetrics::new(&metrics).map_err(Error::Metrics)?,
         events: Events::new(client.clone(), "etcd-warden", Some(settings.identity.clone())),
     };
-    let parts = Parts { client, readiness, metrics };
+    let parts = Parts { client, readiness, metrics, policies: InForce::default() };
     let controllers = lead(context, settings, stop.clone());
     let work = async {
         let admission = async {

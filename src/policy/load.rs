@@ -1,6 +1,8 @@
 //! From policy files to a set of policies that can be evaluated. Everything that could go wrong later goes wrong here,
 //! with the file, the document and the place in it.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use super::allow::{self, Names, Refused};
@@ -121,24 +123,25 @@ fn parse(document: &yaml::Document<'_>, place: &Place) -> Result<Document, LoadE
 }
 
 fn assemble(read: Vec<(Place, Document)>, errors: &mut Vec<LoadError>) -> PolicySet {
-    let mut set = PolicySet::default();
+    let (mut policies, mut parameters): (Vec<Policy>, _) = (Vec::new(), Vec::new());
     let mut bindings = Vec::new();
     for (place, document) in read {
         match document {
             Document::Policy(policy) => {
-                if set.policies.iter().any(|known| known.name == policy.metadata.name) {
-                    errors.push(value(&place, "metadata.name", "another policy has this name"));
+                if let Some(other) = policies.iter().find(|known| known.name == policy.metadata.name) {
+                    let what = format!("the policy at {} has this name already", other.place);
+                    errors.push(value(&place, "metadata.name", what));
                 }
-                set.policies.extend(compile(&policy, &place, errors));
+                policies.extend(compile(&policy, &place, errors));
             }
             Document::Binding(binding) => bindings.push((place, binding)),
-            Document::Parameters(object) => set.parameters.push(object),
+            Document::Parameters(object) => parameters.push(Arc::new(object)),
         }
     }
     for (place, binding) in bindings {
-        bind(&mut set, &place, &binding, errors);
+        bind(&mut policies, &place, &binding, errors);
     }
-    set
+    PolicySet { policies: Arc::new(policies), parameters }
 }
 
 fn value(place: &Place, field: &str, what: impl Into<String>) -> LoadError {
@@ -235,6 +238,7 @@ fn compile(policy: &document::Policy, place: &Place, errors: &mut Vec<LoadError>
         variables,
         validations,
         bindings: Vec::new(),
+        takes_parameters: spec.param_kind.is_some(),
         object,
         old_object,
     })
@@ -280,12 +284,14 @@ fn cause(reason: Option<&str>) -> Cause {
     }
 }
 
-fn bind(set: &mut PolicySet, place: &Place, binding: &document::Binding, errors: &mut Vec<LoadError>) {
+fn bind(policies: &mut [Policy], place: &Place, binding: &document::Binding, errors: &mut Vec<LoadError>) {
     let spec = &binding.spec;
-    let Some(action) = spec.validation_actions.iter().copied().max() else {
+    let mut actions = spec.validation_actions.clone();
+    actions.sort();
+    actions.dedup();
+    if actions.is_empty() {
         errors.push(value(place, "spec.validationActions", "at least one of Deny, Warn, Audit is needed"));
-        return;
-    };
+    }
     let parameters = match parameters(binding, place) {
         Ok(parameters) => parameters,
         Err(error) => return errors.push(error),
@@ -293,9 +299,13 @@ fn bind(set: &mut PolicySet, place: &Place, binding: &document::Binding, errors:
     if spec.validation_actions.contains(&Action::Deny) && spec.validation_actions.contains(&Action::Warn) {
         errors.push(value(place, "spec.validationActions", "Deny and Warn exclude each other"));
     }
-    match set.policies.iter_mut().find(|policy| policy.name == spec.policy_name) {
+    match policies.iter_mut().find(|policy| policy.name == spec.policy_name) {
         Some(policy) => {
-            policy.bindings.push(Bound { name: binding.metadata.name.clone(), action, parameters });
+            if parameters.is_some() != policy.takes_parameters {
+                let what = "needed if the policy has a paramKind, and only then";
+                errors.push(value(place, "spec.paramRef", what));
+            }
+            policy.bindings.push(Bound { name: binding.metadata.name.clone(), actions, parameters });
         }
         None if errors.is_empty() => {
             errors.push(value(place, "spec.policyName", format!("there is no policy {:?}", spec.policy_name)));

@@ -6,6 +6,7 @@ mod builtin;
 mod cel;
 mod document;
 mod finding;
+mod in_force;
 mod load;
 mod message;
 mod projection;
@@ -15,8 +16,9 @@ pub mod yaml;
 pub use allow::Refused;
 pub use builtin::{builtin, builtin_files};
 pub use finding::{Action, Basis, Cause, Finding};
+pub use in_force::InForce;
 pub use load::{File, LoadError, Place, load};
-pub use set::{Input, PolicySet, Summary};
+pub use set::{Input, ParameterSource, PolicySet, Summary};
 
 #[cfg(test)]
 mod tests;

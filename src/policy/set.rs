@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -39,11 +40,22 @@ pub struct Input<'a> {
     pub old: Option<&'a Value>,
 }
 
-/// Policies that were loaded.
-#[derive(Debug, Default)]
+/// Policies that were loaded, and the ConfigMaps that they take parameters from.
+#[derive(Clone, Debug, Default)]
 pub struct PolicySet {
-    pub(super) policies: Vec<Policy>,
-    pub(super) parameters: Vec<Value>,
+    pub(super) policies: Arc<Vec<Policy>>,
+    pub(super) parameters: Vec<Arc<Value>>,
+}
+
+/// ConfigMaps that a binding takes parameters from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ParameterSource {
+    /// Their namespace; `None` is that of the object that is judged, whichever that is.
+    pub namespace: Option<String>,
+    /// The one of this name; `None` is any with the labels.
+    pub name: Option<String>,
+    /// Labels that they have.
+    pub labels: Vec<(String, String)>,
 }
 
 /// A policy, compiled.
@@ -57,6 +69,7 @@ pub(super) struct Policy {
     pub(super) variables: Vec<(String, Program)>,
     pub(super) validations: Vec<Validation>,
     pub(super) bindings: Vec<Bound>,
+    pub(super) takes_parameters: bool,
     pub(super) object: Wanted,
     pub(super) old_object: Wanted,
 }
@@ -70,11 +83,19 @@ pub(super) struct Validation {
     pub(super) cause: Cause,
 }
 
+impl Validation {
+    /// What it says, before anything is known of an object.
+    fn message(&self) -> String {
+        self.message.clone().unwrap_or_else(|| format!("failed expression: {}", self.expression.trim()))
+    }
+}
+
 /// A binding: with what effect and which parameters a policy applies.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) name: String,
-    pub(super) action: Action,
+    /// What becomes of a request in which something is found; a finding for each.
+    pub(super) actions: Vec<Action>,
     pub(super) parameters: Option<Parameters>,
 }
 
@@ -98,9 +119,9 @@ pub struct Summary {
     /// Resources that it applies to, as `operations resources.group`.
     pub applies_to: Vec<String>,
     /// Its bindings and what each does.
-    pub bindings: Vec<(String, Action)>,
-    /// Its rules, as they are written.
-    pub expressions: Vec<String>,
+    pub bindings: Vec<(String, Vec<Action>)>,
+    /// What it says when something is found, rule by rule.
+    pub messages: Vec<String>,
 }
 
 impl PolicySet {
@@ -108,6 +129,24 @@ impl PolicySet {
     #[must_use]
     pub fn summaries(&self) -> Vec<Summary> {
         self.policies.iter().map(Policy::summary).collect()
+    }
+
+    /// The same policies with these ConfigMaps to take parameters from, besides those that came with them.
+    #[must_use]
+    pub fn with_parameters(&self, more: impl IntoIterator<Item = Arc<Value>>) -> Self {
+        let parameters = self.parameters.iter().cloned().chain(more).collect();
+        Self { policies: self.policies.clone(), parameters }
+    }
+
+    /// Where the policies take parameters from, each place once.
+    #[must_use]
+    pub fn parameter_sources(&self) -> Vec<ParameterSource> {
+        let bound = self.policies.iter().flat_map(|policy| &policy.bindings);
+        let mut sources: Vec<ParameterSource> =
+            bound.filter_map(|bound| bound.parameters.as_ref()).map(Parameters::source).collect();
+        sources.sort();
+        sources.dedup();
+        sources
     }
 
     /// Everything that the policies find in a request.
@@ -163,8 +202,8 @@ impl Policy {
             name: self.name.clone(),
             place: self.place.clone(),
             applies_to: self.constraints.resource_rules.iter().map(rule).collect(),
-            bindings: self.bindings.iter().map(|bound| (bound.name.clone(), bound.action)).collect(),
-            expressions: self.validations.iter().map(|validation| validation.expression.clone()).collect(),
+            bindings: self.bindings.iter().map(|bound| (bound.name.clone(), bound.actions.clone())).collect(),
+            messages: self.validations.iter().map(Validation::message).collect(),
         }
     }
 
@@ -173,7 +212,7 @@ impl Policy {
         matched(&self.constraints.resource_rules) && !matched(&self.constraints.exclude_resource_rules)
     }
 
-    fn evaluate(&self, input: &Input<'_>, known: &[Value], scope: &Scope<'_>, findings: &mut Vec<Finding>) {
+    fn evaluate(&self, input: &Input<'_>, known: &[Arc<Value>], scope: &Scope<'_>, findings: &mut Vec<Finding>) {
         let mut scope = scope.within();
         scope.bind("object", input.object.unwrap_or(&Value::Null), &self.object);
         scope.bind("oldObject", input.old.unwrap_or(&Value::Null), &self.old_object);
@@ -182,9 +221,9 @@ impl Policy {
                 self.evaluate_bound(bound, &scope, findings);
                 continue;
             };
-            let found: Vec<&Value> = known.iter().filter(|object| parameters.select(object, input)).collect();
+            let found: Vec<&Arc<Value>> = known.iter().filter(|object| parameters.select(object, input)).collect();
             if found.is_empty() && parameters.deny {
-                findings.push(self.broken(bound, "its parameters (a ConfigMap) were not found"));
+                self.failed(bound, "its parameters (a ConfigMap) were not found", findings);
             }
             for object in found {
                 let mut scope = scope.within();
@@ -199,7 +238,7 @@ impl Policy {
             match condition.truth(scope) {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(why) => return findings.extend(self.failed(bound, &format!("condition {name}: {why}"))),
+                Err(why) => return self.failed(bound, &format!("condition {name}: {why}"), findings),
             }
         }
         let mut scope = scope.within();
@@ -221,51 +260,56 @@ impl Policy {
         for validation in &self.validations {
             match validation.program.truth(&scope) {
                 Ok(true) => {}
-                Ok(false) => findings.push(self.finding(bound, validation, &scope)),
+                Ok(false) => self.found(bound, validation, &scope, findings),
                 Err(why) => {
                     let known = broken.iter().map(|(name, why)| format!("; variable {name}: {why}"));
                     let why = format!("{}: {why}{}", validation.expression.trim(), known.collect::<String>());
-                    findings.extend(self.failed(bound, &why));
+                    self.failed(bound, &why, findings);
                 }
             }
         }
     }
 
-    fn finding(&self, bound: &Bound, validation: &Validation, scope: &Scope<'_>) -> Finding {
+    fn found(&self, bound: &Bound, validation: &Validation, scope: &Scope<'_>, findings: &mut Vec<Finding>) {
         let computed = validation.message_program.as_ref().and_then(|program| program.text(scope).ok());
         // The API server does not take computed messages that are blank or have a line break.
         let usable = computed.filter(|text| !text.trim().is_empty() && !text.contains(['\n', '\r']));
         let text = usable.or_else(|| validation.message.clone());
         let text = text.unwrap_or_else(|| format!("failed expression: {}", validation.expression.trim()));
         let (fields, message) = message::split(&text);
-        Finding {
+        let finding = Finding {
             policy: Cow::Owned(self.id().to_owned()),
             fields,
             message,
-            action: bound.action,
+            action: Action::Audit,
             cause: validation.cause,
             basis: Basis::Object,
-        }
+        };
+        findings.extend(bound.actions.iter().map(|action| Finding { action: *action, ..finding.clone() }));
     }
 
     /// An expression that cannot be evaluated refuses the request, unless the policy says that it does not matter.
-    fn failed(&self, bound: &Bound, why: &str) -> Option<Finding> {
-        (self.failure == FailurePolicy::Fail).then(|| self.broken(bound, why))
-    }
-
-    fn broken(&self, bound: &Bound, why: &str) -> Finding {
-        Finding {
+    fn failed(&self, bound: &Bound, why: &str, findings: &mut Vec<Finding>) {
+        if self.failure == FailurePolicy::Ignore {
+            return;
+        }
+        let finding = Finding {
             policy: Cow::Owned(self.id().to_owned()),
             fields: vec![String::new()],
             message: format!("the rule could not be evaluated: {why}"),
-            action: bound.action,
+            action: Action::Audit,
             cause: Cause::FieldValueInvalid,
             basis: Basis::Object,
-        }
+        };
+        findings.extend(bound.actions.iter().map(|action| Finding { action: *action, ..finding.clone() }));
     }
 }
 
 impl Parameters {
+    fn source(&self) -> ParameterSource {
+        ParameterSource { namespace: self.namespace.clone(), name: self.name.clone(), labels: self.labels.clone() }
+    }
+
     fn select(&self, object: &Value, input: &Input<'_>) -> bool {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let namespace = self.namespace.as_deref().unwrap_or(input.namespace);

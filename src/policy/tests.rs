@@ -237,7 +237,29 @@ fn parameters_come_from_config_maps() {
     let found = set.evaluate(&create(&json!({"spec": {"n": 4}})));
     assert_eq!(found[0].action, Action::Warn);
     let missing = load_text(&text.replace("name: limits, namespace: sys}\ndata", "name: x, namespace: sys}\ndata"));
-    assert!(missing.unwrap().evaluate(&create(&json!({"spec": {"n": 1}})))[0].message.contains("ConfigMap"));
+    let missing = missing.unwrap();
+    assert!(missing.evaluate(&create(&json!({"spec": {"n": 1}})))[0].message.contains("ConfigMap"));
+    // From elsewhere, as a server has them.
+    let found = json!({"metadata": {"name": "limits", "namespace": "sys"}, "data": {"limit": "3"}});
+    let given = missing.with_parameters([std::sync::Arc::new(found)]);
+    assert!(given.evaluate(&create(&json!({"spec": {"n": 3}}))).is_empty());
+    assert_eq!(given.evaluate(&create(&json!({"spec": {"n": 4}})))[0].message, "no");
+    assert_eq!(given.parameter_sources().len(), 1);
+    let unneeded = one("true").replace("validationActions", "paramRef: {name: x}, validationActions");
+    assert!(load_text(&unneeded).unwrap_err()[0].to_string().contains("spec.paramRef"));
+}
+
+#[test]
+fn every_action_of_a_binding_is_told() {
+    let actions = |actions: &str| -> Vec<Action> {
+        let set = load_text(&one("false").replace("[Deny]", actions)).unwrap();
+        set.evaluate(&create(&json!({}))).iter().map(|finding| finding.action).collect()
+    };
+    assert_eq!(actions("[Warn, Audit]"), [Action::Audit, Action::Warn]);
+    assert_eq!(actions("[Deny, Audit]"), [Action::Audit, Action::Deny]);
+    assert_eq!(actions("[Audit]"), [Action::Audit]);
+    assert!(load_text(&one("false").replace("[Deny]", "[Deny, Warn]")).is_err());
+    assert!(load_text(&one("false").replace("[Deny]", "[]")).is_err());
 }
 
 #[test]

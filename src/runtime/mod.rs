@@ -2,6 +2,7 @@
 //! of the product.
 
 pub mod admin;
+pub mod folder;
 pub mod leader;
 pub mod metrics;
 pub mod readiness;

@@ -8,6 +8,8 @@ mod crash_matrix;
 mod crds;
 mod examples;
 mod leader;
+mod parity;
+mod policies;
 mod restores;
 mod restores_with_pods;
 mod stand_in_kubelet;

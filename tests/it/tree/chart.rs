@@ -177,6 +177,20 @@ fn nothing_that_changes_at_run_time_is_in_the_templates() {
 }
 
 #[test]
+fn the_guard_is_the_one_in_the_policies_folder() {
+    let text = fs::read_to_string(tree().join("policies/guard/etcdcluster.yaml")).unwrap();
+    let written: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    let rendered = render(&[]);
+    for written in &written {
+        let kind = written["kind"].as_str().unwrap();
+        let name = &written["metadata"]["name"];
+        let found = of_kind(&rendered, kind).into_iter().find(|found| found["metadata"]["name"] == *name);
+        assert_eq!(found.expect("in the chart")["spec"], written["spec"], "{kind} {name}: chart, policies/guard");
+    }
+    assert_eq!(written.len(), 2);
+}
+
+#[test]
 fn trusted_writers_pass_the_guard() {
     let guard =
         |values: &[&str]| the(&render(values), "ValidatingAdmissionPolicy")["spec"]["matchConditions"][0].clone();

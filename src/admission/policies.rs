@@ -1,0 +1,298 @@
+//! The policies in force: our own and those that were mounted, taken up as their files change, with the ConfigMaps that
+//! they take parameters from. Files with an error in them change nothing: what was in force stays so.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use prometheus::{IntGauge, Opts};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tracing::{error, info, warn};
+
+use crate::policy::{File, InForce, LoadError, ParameterSource, PolicySet, builtin_files, load};
+use crate::runtime::folder;
+use crate::runtime::metrics::Metrics as Registry;
+use crate::runtime::readiness::Gate;
+
+/// How often files are looked at. A mounted folder tells nobody reliably that it has changed.
+const LOOK: Duration = Duration::from_secs(2);
+/// Endings of policy files.
+pub const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// Why policies could not be taken up. At the start it ends the process; later it is tried again at the next change.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A folder or file cannot be read.
+    #[error("cannot read policies in {}", path.display())]
+    Read {
+        /// The folder or file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Policies are wrong; each error says where.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Load(Vec<LoadError>),
+}
+
+impl Error {
+    fn count(&self) -> i64 {
+        match self {
+            Self::Read { .. } => 1,
+            Self::Load(errors) => errors.len().try_into().unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// The policies that come with the program and those in these folders.
+pub fn read(folders: &[PathBuf]) -> Result<Vec<File>, Error> {
+    let mut files = builtin_files();
+    for path in folders {
+        let texts = folder::texts(path, &ENDINGS).map_err(|source| Error::Read { path: path.clone(), source })?;
+        files.extend(texts.into_iter().map(|(name, text)| File { name, text }));
+    }
+    Ok(files)
+}
+
+/// What is told of it.
+#[derive(Clone, Debug)]
+struct Told {
+    errors: IntGauge,
+    taken_up: IntGauge,
+    policies: IntGauge,
+}
+
+impl Told {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauge = |name: &str, help: &str| registry.register(IntGauge::with_opts(Opts::new(name, help))?);
+        Ok(Self {
+            errors: gauge(
+                "etcd_warden_policy_load_errors",
+                "Errors in the policy files as they are now; while there are any, the policies of before stay in force.",
+            )?,
+            taken_up: gauge(
+                "etcd_warden_policy_load_timestamp_seconds",
+                "Unix time at which the policies in force were taken up.",
+            )?,
+            policies: gauge("etcd_warden_policies", "Policies in force.")?,
+        })
+    }
+}
+
+/// Keeps the policies in force.
+pub(super) struct Keeper {
+    folders: Vec<PathBuf>,
+    /// The files as they were when they were last looked at.
+    seen: Vec<File>,
+    /// Read and without an error; in force once its parameters are there.
+    loaded: PolicySet,
+    parameters: Parameters,
+    in_force: InForce,
+    told: Told,
+    gate: Gate,
+}
+
+impl Keeper {
+    /// Reads the files for the first time.
+    pub(super) fn start(
+        folders: Vec<PathBuf>,
+        client: Option<Client>,
+        in_force: InForce,
+        registry: &Registry,
+        gate: Gate,
+    ) -> Result<Result<Self, Error>, prometheus::Error> {
+        let told = Told::new(registry)?;
+        let first = read(&folders).and_then(|files| Ok((load(&files).map_err(Error::Load)?, files)));
+        Ok(first.map(|(loaded, seen)| {
+            let parameters = Parameters::of(client, &loaded);
+            let keeper = Self { folders, seen, loaded, parameters, in_force, told, gate };
+            keeper.put();
+            keeper
+        }))
+    }
+
+    /// Keeps them for ever.
+    pub(super) async fn keep(mut self) {
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            // Both can be cancelled: a tick that is missed comes again, and a change stays in its channel.
+            tokio::select! {
+                _ = look.tick() => self.look(),
+                Some(change) = self.parameters.changes.recv() => {
+                    self.parameters.take(change);
+                    self.put();
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let result = match read(&self.folders) {
+            Ok(files) if files == self.seen => return,
+            Ok(files) => {
+                self.seen.clone_from(&files);
+                load(&files).map_err(Error::Load)
+            }
+            Err(error) => {
+                // Told once, not every time that it is looked at.
+                if std::mem::take(&mut self.seen).is_empty() {
+                    return;
+                }
+                Err(error)
+            }
+        };
+        match result {
+            Ok(loaded) => {
+                self.told.errors.set(0);
+                self.parameters.renew(&loaded);
+                self.loaded = loaded;
+                self.put();
+            }
+            Err(error) => {
+                self.told.errors.set(error.count());
+                match &error {
+                    Error::Load(errors) => {
+                        for error in errors {
+                            error!(%error, "policies not taken up; those of before stay in force");
+                        }
+                    }
+                    Error::Read { source, .. } => {
+                        error!(%error, %source, "policies not taken up; those of before stay in force");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts what was loaded in force, if its parameters were read: without them it would refuse what it should not.
+    fn put(&self) {
+        if let Some(missing) = self.parameters.missing() {
+            return self.gate.not_ready(format!("parameters not read yet: {missing}"));
+        }
+        let set = self.loaded.with_parameters(self.parameters.all());
+        let policies = set.summaries().len();
+        self.in_force.put(set);
+        self.told.policies.set(policies.try_into().unwrap_or(i64::MAX));
+        self.told.taken_up.set(Timestamp::now().as_second());
+        self.gate.ready();
+        info!(policies, "policies in force");
+    }
+}
+
+/// The ConfigMaps of the parameters, kept by watches.
+struct Parameters {
+    client: Option<Client>,
+    sources: Vec<ParameterSource>,
+    found: Vec<Option<HashMap<Key, Arc<Value>>>>,
+    changes: mpsc::Receiver<Change>,
+    /// Ends with this value.
+    _watches: JoinSet<()>,
+}
+
+type Key = (String, String);
+
+/// All ConfigMaps of one source.
+struct Change {
+    source: usize,
+    found: HashMap<Key, Arc<Value>>,
+}
+
+impl Parameters {
+    fn of(client: Option<Client>, policies: &PolicySet) -> Self {
+        let sources = policies.parameter_sources();
+        let (sender, changes) = mpsc::channel(16);
+        let mut watches = JoinSet::new();
+        if let Some(client) = &client {
+            for (at, source) in sources.iter().enumerate() {
+                watches.spawn(watch(client.clone(), at, source.clone(), sender.clone()));
+            }
+        }
+        let nothing_to_read = client.is_none();
+        let found = sources.iter().map(|_| nothing_to_read.then(HashMap::new)).collect();
+        Self { client, sources, found, changes, _watches: watches }
+    }
+
+    /// For other policies: other watches, unless they are about the same ConfigMaps.
+    fn renew(&mut self, policies: &PolicySet) {
+        if policies.parameter_sources() != self.sources {
+            *self = Self::of(self.client.take(), policies);
+        }
+    }
+
+    fn take(&mut self, change: Change) {
+        if let Some(found) = self.found.get_mut(change.source) {
+            *found = Some(change.found);
+        }
+    }
+
+    /// The first source that was not read yet.
+    fn missing(&self) -> Option<String> {
+        let at = self.found.iter().position(Option::is_none)?;
+        let source = self.sources.get(at)?;
+        let namespace = source.namespace.as_deref().unwrap_or("every namespace");
+        Some(format!("ConfigMap {} in {namespace}", source.name.as_deref().unwrap_or("with the policy's labels")))
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<Value>> {
+        let mut all: HashMap<&Key, &Arc<Value>> = HashMap::new();
+        all.extend(self.found.iter().flatten().flatten());
+        all.into_values().cloned()
+    }
+}
+
+async fn watch(client: Client, source: usize, of: ParameterSource, changes: mpsc::Sender<Change>) {
+    let api: Api<ConfigMap> = match &of.namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    };
+    let mut config = watcher::Config::default();
+    if let Some(name) = &of.name {
+        config = config.fields(&format!("metadata.name={name}"));
+    }
+    if !of.labels.is_empty() {
+        let labels: Vec<String> = of.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        config = config.labels(&labels.join(","));
+    }
+    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut found = HashMap::new();
+    let mut complete = false;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => {
+                (found, complete) = (HashMap::new(), false);
+            }
+            Ok(Event::InitApply(object) | Event::Apply(object)) => found.extend(entry(object)),
+            Ok(Event::InitDone) => complete = true,
+            Ok(Event::Delete(object)) => {
+                found.remove(&key(&object));
+            }
+            Err(error) => {
+                warn!(%error, "the ConfigMaps that policies take parameters from cannot be read; trying again");
+                continue;
+            }
+        }
+        if complete && changes.send(Change { source, found: found.clone() }).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn key(object: &ConfigMap) -> Key {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn entry(mut object: ConfigMap) -> Option<(Key, Arc<Value>)> {
+    object.metadata.managed_fields = None;
+    let key = key(&object);
+    serde_json::to_value(object).ok().map(|value| (key, Arc::new(value)))
+}
