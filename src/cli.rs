@@ -24,6 +24,14 @@ pub enum Command {
     Check(Box<cmd::check::Settings>),
     /// Show when a schedule is due next.
     Schedule(cmd::schedule::Settings),
+    /// Show the destination that a strategy yields.
+    Render(cmd::render::Settings),
+    /// List, show, test or export the rules.
+    Policies {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: cmd::policies::Command,
+    },
     /// Print the CustomResourceDefinitions as YAML.
     Crds {
         /// Write one file for each into this directory instead.
@@ -35,5 +43,10 @@ pub enum Command {
         /// What is done with it.
         #[command(subcommand)]
         command: cmd::snapshot::Command,
+    },
+    /// Print what makes a shell complete this command line.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
     },
 }

@@ -1,8 +1,9 @@
 //! Where snapshots go to: S3 coordinates, judged alike wherever they stand.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::view;
+use crate::api::common::S3Location;
 use crate::api::s3endpoint::S3Endpoint;
 use crate::policy::{Cause, Finding};
 use crate::rules::s3;
@@ -30,6 +31,14 @@ pub(super) fn check(object: &Value, pointer: &str, findings: &mut Vec<Finding>) 
             Finding::deny(COORDINATES, &field("credentialsSecretRef.name"), message).because(Cause::FieldValueRequired),
         );
     }
+}
+
+/// What is wrong with a destination in its final form.
+#[must_use]
+pub fn rendered(destination: &S3Location) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    check(&json!({"destination": {"s3": destination}}), "/destination/s3", &mut findings);
+    findings
 }
 
 fn endpoint_fault(field: &str, text: &str) -> Option<Finding> {

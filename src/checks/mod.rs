@@ -19,6 +19,7 @@ mod strategy;
 pub mod view;
 
 pub use change::{Change, Identity, Operation};
+pub use coordinates::rendered;
 pub use kind::Kind;
 pub use lookup::{Known, Lookup, Nothing, Objects};
 pub use relation::{Relation, relation};

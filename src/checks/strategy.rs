@@ -125,8 +125,7 @@ fn rendering(at: usize, entry: &Value, strategy: &Value, findings: &mut Vec<Find
             faults.push(Finding::warn(RENDERING, &field, told(error.to_string())));
         }
         Ok(rendered) => {
-            let rendered = json!({"s3": rendered});
-            coordinates::check(&rendered, "/s3", &mut faults);
+            faults = coordinates::rendered(&rendered);
             for fault in &mut faults {
                 fault.message = told(format!("{}: {}", fault.field(), fault.message));
                 fault.policy = RENDERING.into();

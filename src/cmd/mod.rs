@@ -3,6 +3,8 @@
 pub mod admission;
 pub mod check;
 pub mod crds;
+pub mod policies;
+pub mod render;
 pub mod schedule;
 pub mod serve;
 pub mod snapshot;
@@ -23,6 +25,12 @@ pub enum Error {
     /// The serving process could not start, or ended badly.
     #[error("serve")]
     Serve(#[from] serve::Error),
+    /// Policies are wrong, or cases do not come out as they say.
+    #[error("policies")]
+    Policies(#[from] policies::Error),
+    /// A strategy yields no destination.
+    #[error("render")]
+    Render(#[from] render::Error),
     /// A snapshot file is not what it should be.
     #[error("snapshot")]
     Snapshot(#[from] snapshot::Error),
@@ -34,6 +42,8 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Check(error) => error.exit_code(),
+            Self::Policies(error) => error.exit_code(),
+            Self::Render(error) => error.exit_code(),
             Self::Schedule(_) | Self::Crds(_) | Self::Serve(_) | Self::Snapshot(_) => 1,
         }
     }

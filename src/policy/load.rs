@@ -175,6 +175,28 @@ impl Compiler<'_> {
         Some(program)
     }
 
+    fn validations(&mut self, written: &[document::Validation]) -> Vec<Validation> {
+        let mut validations = Vec::new();
+        for (at, validation) in written.iter().enumerate() {
+            let field = format!("spec.validations[{at}]");
+            let program = self.program(&format!("{field}.expression"), &validation.expression);
+            let message_program = validation
+                .message_expression
+                .as_ref()
+                .map(|text| self.program(&format!("{field}.messageExpression"), text));
+            if let Some(program) = program {
+                validations.push(Validation {
+                    program,
+                    expression: validation.expression.clone(),
+                    message: validation.message.clone(),
+                    message_program: message_program.flatten(),
+                    cause: cause(validation.reason.as_deref()),
+                });
+            }
+        }
+        validations
+    }
+
     fn note(&mut self, tree: &Tree) {
         self.object.read_by(tree, "object");
         self.old_object.read_by(tree, "oldObject");
@@ -210,24 +232,7 @@ fn compile(policy: &document::Policy, place: &Place, errors: &mut Vec<LoadError>
         variables.extend(compiler.program(&field, &variable.expression).map(|p| (variable.name.clone(), p)));
         compiler.names.variables.push(variable.name.clone());
     }
-    let mut validations = Vec::new();
-    for (at, validation) in spec.validations.iter().enumerate() {
-        let field = format!("spec.validations[{at}]");
-        let program = compiler.program(&format!("{field}.expression"), &validation.expression);
-        let message_program = validation
-            .message_expression
-            .as_ref()
-            .map(|text| compiler.program(&format!("{field}.messageExpression"), text));
-        if let Some(program) = program {
-            validations.push(Validation {
-                program,
-                expression: validation.expression.clone(),
-                message: validation.message.clone(),
-                message_program: message_program.flatten(),
-                cause: cause(validation.reason.as_deref()),
-            });
-        }
-    }
+    let validations = compiler.validations(&spec.validations);
     let (object, old_object) = (compiler.object, compiler.old_object);
     (errors.len() == before).then(|| Policy {
         name: policy.metadata.name.clone(),
