@@ -2,7 +2,8 @@
 
 use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
-use crate::checks::{Kind, Verdict};
+use crate::checks::{Kind, Operation, Verdict};
+use crate::policy::Action;
 use crate::runtime::metrics::Metrics as Registry;
 
 /// Upper bounds of the latency histogram, in seconds.
@@ -23,8 +24,18 @@ pub(super) struct Metrics {
     pub(super) findings: IntCounterVec,
     /// Seconds spent on judging, by kind.
     pub(super) evaluation: CounterVec,
+    /// Judgements by kind, operation and outcome.
+    pub(super) reviews: IntCounterVec,
     /// Unix time at which the serving certificate ends.
     pub(super) certificate_end: IntGauge,
+    /// Unix time at which the first authority of the bundle ends, the one that signed the serving certificate.
+    pub(super) authority_end: IntGauge,
+    /// Connections that are open.
+    pub(super) connections: IntGauge,
+    /// Connections that were closed at once, because there were too many.
+    pub(super) connections_refused: IntCounter,
+    /// Whether the live configurations refuse what nobody answers for.
+    pub(super) enforcing: IntGauge,
 }
 
 impl Metrics {
@@ -55,21 +66,50 @@ impl Metrics {
                 Opts::new("etcd_warden_policy_evaluation_seconds_total", "Time spent on judging, by kind."),
                 &["kind"],
             )?)?,
+            reviews: registry.register(IntCounterVec::new(
+                Opts::new(
+                    "etcd_warden_policy_reviews_total",
+                    "Changes that were judged, by kind, operation and verdict.",
+                ),
+                &["kind", "operation", "verdict"],
+            )?)?,
             certificate_end: registry.register(IntGauge::new(
                 "etcd_warden_webhook_certificate_expiry_timestamp_seconds",
                 "Unix time at which the serving certificate ends.",
+            )?)?,
+            authority_end: registry.register(IntGauge::new(
+                "etcd_warden_webhook_authority_expiry_timestamp_seconds",
+                "Unix time at which the authority of the serving certificate ends.",
+            )?)?,
+            connections: registry
+                .register(IntGauge::new("etcd_warden_webhook_connections", "Connections that are open.")?)?,
+            connections_refused: registry.register(IntCounter::new(
+                "etcd_warden_webhook_connections_refused_total",
+                "Connections that were closed at once, because there were too many.",
+            )?)?,
+            enforcing: registry.register(IntGauge::new(
+                "etcd_warden_webhook_enforcing",
+                "1 while the webhook configuration is there with failure policy Fail, as this replica left it.",
             )?)?,
         })
     }
 
     /// Counts what was found. Rules are a closed set, so that labels stay bounded.
-    pub(super) fn count(&self, kind: Kind, verdict: &Verdict, seconds: f64) {
+    pub(super) fn count(&self, kind: Kind, operation: Operation, verdict: &Verdict, seconds: f64) {
+        let outcome = if !verdict.allowed() {
+            "denied"
+        } else if verdict.with(Action::Warn).next().is_some() {
+            "warned"
+        } else {
+            "allowed"
+        };
+        self.reviews.with_label_values(&[kind.name(), operation.as_str(), outcome]).inc();
         self.evaluation.with_label_values(&[kind.name()]).inc_by(seconds);
         for finding in &verdict.findings {
             let action = match finding.action {
-                crate::policy::Action::Deny => "Deny",
-                crate::policy::Action::Warn => "Warn",
-                crate::policy::Action::Audit => "Audit",
+                Action::Deny => "Deny",
+                Action::Warn => "Warn",
+                Action::Audit => "Audit",
             };
             self.findings.with_label_values(&[&*finding.policy, action, kind.name()]).inc();
         }

@@ -3,6 +3,8 @@
 //! It shares nothing with the controllers but the process: own listener, own tasks, own caches.
 
 pub mod cache;
+mod check;
+mod connection;
 pub mod defaults;
 mod live;
 mod metrics;
@@ -14,5 +16,5 @@ pub mod server;
 pub mod tls;
 mod writers;
 
-pub use server::{Error, Parts, Settings, serve};
+pub use server::{Cluster, Error, Parts, Settings, Surroundings, serve};
 pub use writers::Writers;

@@ -4,9 +4,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{Request as HttpRequest, State};
-use axum::http::header::{CONNECTION, CONTENT_TYPE};
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -15,10 +15,11 @@ use axum::{Json, Router};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout_at;
 use tracing::{error, info};
 
+use super::check::check;
 use super::defaults::defaults;
 use super::live;
 use super::metrics::Metrics;
@@ -33,6 +34,14 @@ use crate::policy::{Action, InForce};
 pub(super) const BODY_LIMIT: usize = 7 * 1024 * 1024;
 /// Bodies beyond the limit are read and thrown away up to here, so that the client reads our answer to them.
 const DISCARD_LIMIT: usize = 4 * BODY_LIMIT;
+/// A body has come by then, or its client is told that it is too slow.
+const BODY_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of large bodies that are held at a time: one with much structure takes many times its size to judge.
+const LARGE_AT_A_TIME: usize = 2 * BODY_LIMIT;
+/// Requests that are judged at a time; further ones wait for their turn.
+const JUDGED_AT_A_TIME: usize = 64;
+/// In what [`LARGE_AT_A_TIME`] is counted.
+const KIB: usize = 1024;
 /// What a caller that names no timeout gets.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bodies up to this size are judged where they were read; larger ones must not hold up others.
@@ -47,10 +56,30 @@ pub(super) struct Service {
     pub(super) client: Option<kube::Client>,
     pub(super) writers: Arc<Writers>,
     pub(super) metrics: Metrics,
-    /// How many large reviews are judged at a time.
-    pub(super) large: Arc<Semaphore>,
+    pub(super) turns: Turns,
     /// Knows when the last request came, for a stop that drops nobody.
     pub(super) drain: Drain,
+}
+
+/// How much is done at a time.
+#[derive(Clone)]
+pub(super) struct Turns {
+    /// Bytes of large bodies, in KiB.
+    large: Arc<Semaphore>,
+    judged: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Self { large: semaphore(LARGE_AT_A_TIME / KIB), judged: semaphore(JUDGED_AT_A_TIME) }
+    }
+}
+
+/// A body, and its place among the large ones while it is held.
+struct Held {
+    bytes: Bytes,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// When the last request came, and whether we are about to stop.
@@ -93,6 +122,7 @@ impl Drain {
 enum Question {
     Validate,
     Mutate,
+    Check,
 }
 
 /// The routes, apart from any listener.
@@ -100,6 +130,7 @@ pub(super) fn router(service: Service) -> Router {
     Router::new()
         .route("/validate", post(|state, request| ask(state, request, Question::Validate)))
         .route("/mutate", post(|state, request| ask(state, request, Question::Mutate)))
+        .route("/check", post(|state, request| ask(state, request, Question::Check)))
         .layer(from_fn_with_state(service.clone(), observed))
         .with_state(service)
 }
@@ -109,6 +140,7 @@ async fn observed(State(service): State<Service>, request: HttpRequest, next: Ne
     let path = match request.uri().path() {
         "/validate" => "/validate",
         "/mutate" => "/mutate",
+        "/check" => "/check",
         _ => "other",
     };
     let in_flight = service.metrics.in_flight.with_label_values(&[path]);
@@ -144,37 +176,73 @@ async fn ask(State(service): State<Service>, request: HttpRequest, question: Que
 struct Refused(StatusCode, String);
 
 async fn answer(service: &Service, request: HttpRequest, question: Question) -> Result<Value, Refused> {
-    require_json(request.headers())?;
-    let body = read(request.into_body()).await?;
-    let size = body.len();
-    let review = service.run(size, move || Request::parse(&body)).await;
+    require_readable(request.headers(), question)?;
+    let slow = |_| Refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".to_owned());
+    let held = tokio::time::timeout(BODY_WITHIN, service.turns.read(request)).await.map_err(slow)??;
+    let size = held.bytes.len();
+    // The semaphore is never closed; without a permit the work is done all the same.
+    let _turn = service.turns.judged.acquire().await;
+    if question == Question::Check {
+        let own = service.clone();
+        let report =
+            run(size, move || check(&held.bytes, &own.policies.get(), &own.lookup, &own.writers, Timestamp::now()));
+        return report.await.map_err(|why| Refused(StatusCode::BAD_REQUEST, why));
+    }
+    let review = run(size, move || Request::parse(&held.bytes)).await;
     let review = review.map_err(|error| Refused(StatusCode::BAD_REQUEST, chain(&error)))?;
     let lookup = match question {
         Question::Validate => live::lookup(service.client.as_ref(), &service.lookup, &review).await,
-        Question::Mutate => service.lookup.clone(),
+        Question::Mutate | Question::Check => service.lookup.clone(),
     };
     let own = service.clone();
-    Ok(service.run(size, move || own.decide(&review, question, &*lookup)).await)
+    Ok(run(size, move || own.decide(&review, question, &*lookup)).await)
+}
+
+/// Runs a judgement here if it is small, else on a thread of its own.
+async fn run<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if size <= INLINE {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+impl Turns {
+    /// Reads a body. Of those that are not small, only so many are held at a time.
+    async fn read(&self, request: HttpRequest) -> Result<Held, Refused> {
+        let told = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let mut stream = request.into_body().into_data_stream();
+        let (mut kept, mut seen, mut place) = (Vec::new(), 0usize, None);
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| Refused(StatusCode::BAD_REQUEST, chain(&error)))?;
+            seen = seen.saturating_add(chunk.len());
+            if seen > DISCARD_LIMIT {
+                break;
+            }
+            if seen > BODY_LIMIT {
+                (kept, place) = (Vec::new(), None);
+                continue;
+            }
+            if seen > INLINE && place.is_none() {
+                place = self.place(told.unwrap_or(BODY_LIMIT)).await;
+            }
+            kept.extend_from_slice(&chunk);
+        }
+        if seen > BODY_LIMIT {
+            return Err(Refused(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {BODY_LIMIT} bytes")));
+        }
+        Ok(Held { bytes: kept.into(), _place: place })
+    }
+
+    async fn place(&self, size: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(size.min(BODY_LIMIT).div_ceil(KIB)).unwrap_or(1);
+        self.large.clone().acquire_many_owned(kib).await.ok()
+    }
 }
 
 impl Service {
-    /// Runs a judgement here if it is small, else on a thread of its own, of which there are few.
-    async fn run<T: Send + 'static>(&self, size: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
-        if size <= INLINE {
-            return work();
-        }
-        // The semaphore is never closed; without a permit the work is done all the same.
-        let permit = self.large.clone().acquire_owned().await;
-        let done = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            work()
-        });
-        match done.await {
-            Ok(value) => value,
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-        }
-    }
-
     fn decide(&self, request: &Request, question: Question, lookup: &dyn Lookup) -> Value {
         if let Some(why) = &request.unreadable {
             let message = format!("the object cannot be read: {why}");
@@ -200,10 +268,10 @@ impl Service {
         }
         match question {
             Question::Mutate => request.answer_with_patch(&defaults(&change, lookup)),
-            Question::Validate => {
+            Question::Validate | Question::Check => {
                 let started = Instant::now();
                 let verdict = judge(&change, &self.policies.get(), lookup);
-                self.metrics.count(kind, &verdict, started.elapsed().as_secs_f64());
+                self.metrics.count(kind, change.operation, &verdict, started.elapsed().as_secs_f64());
                 tell(request, &verdict);
                 request.answer(&verdict)
             }
@@ -230,7 +298,11 @@ fn tell(request: &Request, verdict: &Verdict) {
     );
 }
 
-fn require_json(headers: &HeaderMap) -> Result<(), Refused> {
+/// Reviews are JSON. Whoever asks for a check may send YAML, whatever his tool calls it.
+fn require_readable(headers: &HeaderMap, question: Question) -> Result<(), Refused> {
+    if question == Question::Check {
+        return Ok(());
+    }
     let sent = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = sent.split(';').next().unwrap_or_default().trim();
     if media.eq_ignore_ascii_case("application/json") {
@@ -238,28 +310,6 @@ fn require_json(headers: &HeaderMap) -> Result<(), Refused> {
     }
     let why = format!("content type {sent:?} is not handled: expected application/json");
     Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
-}
-
-async fn read(body: Body) -> Result<Bytes, Refused> {
-    let mut stream = body.into_data_stream();
-    let mut kept: Vec<u8> = Vec::new();
-    let mut seen = 0usize;
-    while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|error| Refused(StatusCode::BAD_REQUEST, chain(&error)))?;
-        seen = seen.saturating_add(chunk.len());
-        if seen <= BODY_LIMIT {
-            kept.extend_from_slice(&chunk);
-        } else {
-            kept = Vec::new();
-        }
-        if seen > DISCARD_LIMIT {
-            break;
-        }
-    }
-    if seen > BODY_LIMIT {
-        return Err(Refused(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {BODY_LIMIT} bytes")));
-    }
-    Ok(kept.into())
 }
 
 /// How long we may take: somewhat less than the caller will wait, so that it is our answer that it gets.
@@ -280,6 +330,9 @@ fn seconds(text: &str) -> Option<Duration> {
     (0.0..=60.0).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
+#[cfg(test)]
+#[path = "operations_tests.rs"]
+mod operations;
 #[cfg(test)]
 #[path = "router_tests.rs"]
 mod tests;

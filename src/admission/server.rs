@@ -8,20 +8,23 @@ use std::time::Duration;
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsAcceptor;
 use kube::Client;
+use prometheus::IntGauge;
 use thiserror::Error;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::cache::Caches;
+use super::connection::Guarded;
 use super::metrics::Metrics;
 use super::policies::{self, Keeper};
 use super::registration::Registration;
 use super::registration::build::Endpoint;
-use super::router::{Drain, Service, router};
-use super::tls::{self, Serving, Trust};
+use super::router::{Drain, Service, Turns, router};
+use super::tls::{self, Serving, Trust, Trusted};
 use super::writers::Writers;
+use crate::checks::Lookup;
 use crate::policy::InForce;
 use crate::runtime::metrics::Metrics as Registry;
 use crate::runtime::readiness::{Gate, Readiness};
@@ -33,24 +36,20 @@ const IDLE: Duration = Duration::from_mins(2);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long requests that are being answered at the very end may still take.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// Large reviews judged at a time.
-const LARGE_AT_A_TIME: usize = 4;
+/// The head of a request has come within this, and an answer is taken within it.
+const HEAD_AND_ANSWER: Duration = Duration::from_secs(10);
+/// Connections at a time. API servers keep a few dozen each.
+const CONNECTIONS: usize = 1024;
+/// A stop does not wait for longer than this to become quiet: what kills us by force comes later.
+const DRAIN: Duration = Duration::from_secs(20);
 
 /// Settings of the admission server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Address to listen on.
     pub address: SocketAddr,
-    /// Where the serving certificate comes from.
-    pub certificate: tls::Source,
-    /// How the API server reaches us.
-    pub endpoint: Endpoint,
-    /// Namespace of this process, in which the self-check asks.
-    pub namespace: String,
-    /// Our own service account's user name, if we run under one.
-    pub own_user: Option<String>,
-    /// Name of the ClusterRole that owns the webhook configurations.
-    pub owner_role: Option<String>,
+    /// The serving certificate.
+    pub certificate: tls::Settings,
     /// Others who may write what only we should.
     pub trusted_writers: Vec<String>,
     /// Folders with policies besides our own.
@@ -59,11 +58,43 @@ pub struct Settings {
     pub quiet: Duration,
 }
 
+/// The cluster that a server is part of.
+#[derive(Clone)]
+pub struct Cluster {
+    /// Reads other objects and writes the registration.
+    pub client: Client,
+    /// How the API server reaches us.
+    pub endpoint: Endpoint,
+    /// Namespace of this process, in which the self-check asks.
+    pub namespace: String,
+    /// Our own service account's user name, if we run under one.
+    pub own_user: Option<String>,
+    /// Name of the ClusterRole that owns the webhook configurations.
+    pub owner_role: Option<String>,
+    /// The rollout that this process belongs to, if it belongs to one.
+    pub rollout: Option<String>,
+}
+
+/// What is around the server.
+#[derive(Clone)]
+pub enum Surroundings {
+    /// A cluster, with which it registers.
+    Cluster(Box<Cluster>),
+    /// Nothing but these objects.
+    Objects(Arc<dyn Lookup>),
+}
+
+/// The same with the gates of what is peculiar to it.
+enum Around {
+    Cluster { cluster: Box<Cluster>, cached: Gate, registered: Gate },
+    Objects(Arc<dyn Lookup>),
+}
+
 /// What the server shares with the rest of the process.
 #[derive(Clone)]
 pub struct Parts {
-    /// Reads other objects and writes the registration.
-    pub client: Client,
+    /// Where other objects are.
+    pub surroundings: Surroundings,
     /// Told when the server is ready.
     pub readiness: Readiness,
     /// Told what the server does.
@@ -101,35 +132,55 @@ pub enum Error {
 pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), Error> {
     // All gates are there before anything is waited for: a part that is not known yet would not be missed.
     let gate = |name| parts.readiness.gate(name);
-    let (certificate, caches_gate) = (gate("certificate"), gate("caches"));
-    let (registered, answering) = (gate("registration"), gate("serving"));
+    let (certificate, answering) = (gate("certificate"), gate("serving"));
+    let around = match parts.surroundings {
+        Surroundings::Cluster(cluster) => {
+            Around::Cluster { cluster, cached: gate("caches"), registered: gate("registration") }
+        }
+        Surroundings::Objects(objects) => Around::Objects(objects),
+    };
     let metrics = Metrics::new(&parts.metrics).map_err(Error::Metrics)?;
+    let watched = match &around {
+        Around::Cluster { cluster, .. } => Some(cluster.client.clone()),
+        Around::Objects(_) => None,
+    };
     let folders = settings.policy_folders.clone();
-    let keeper =
-        Keeper::start(folders, Some(parts.client.clone()), parts.policies.clone(), &parts.metrics, gate("policies"))
-            .map_err(Error::Metrics)??;
+    let keeper = Keeper::start(folders, watched, parts.policies.clone(), &parts.metrics, gate("policies"))
+        .map_err(Error::Metrics)??;
     let serving = Serving::start(settings.certificate.clone()).await?;
     let listener = listen(settings.address)?;
     info!(address = %settings.address, "admission");
 
     let mut tasks = JoinSet::new();
-    let caches = Caches::default();
-    tasks.spawn(caches.clone().run(parts.client.clone(), caches_gate));
+    let mut trusted_writers = settings.trusted_writers;
+    let (lookup, client): (Arc<dyn Lookup>, _) = match around {
+        Around::Objects(objects) => {
+            serving.trusted().send_replace(Trusted::Nobody);
+            (objects, None)
+        }
+        Around::Cluster { cluster, cached, registered } => {
+            let caches = Caches::default();
+            tasks.spawn(caches.clone().run(cluster.client.clone(), cached));
+            let registration =
+                registration(&cluster, &serving, settings.certificate.times, registered, metrics.enforcing.clone());
+            tasks.spawn(registration.keep());
+            trusted_writers.extend(cluster.own_user);
+            (Arc::new(caches), Some(cluster.client))
+        }
+    };
     tasks.spawn(tell_expiry(metrics.clone(), serving.trust()));
-    tasks.spawn(registration(&settings, &parts, serving.trust(), registered).keep());
     tasks.spawn(keeper.keep());
     let config = serving.config();
     certificate.ready();
     tasks.spawn(serving.keep());
 
-    let writers = settings.trusted_writers.iter().cloned().chain(settings.own_user.clone());
     let service = Service {
-        policies: parts.policies.clone(),
-        lookup: Arc::new(caches),
-        client: Some(parts.client.clone()),
-        writers: Arc::new(Writers::new(writers)),
-        metrics,
-        large: Arc::new(Semaphore::new(LARGE_AT_A_TIME)),
+        policies: parts.policies,
+        lookup,
+        client,
+        writers: Arc::new(Writers::new(trusted_writers)),
+        metrics: metrics.clone(),
+        turns: Turns::default(),
         drain: Drain::default(),
     };
     let handle = Handle::new();
@@ -138,7 +189,7 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
     let acceptor = RustlsAcceptor::new(config).handshake_timeout(HANDSHAKE);
     let mut server = axum_server::from_tcp(listener)
         .map_err(|source| Error::Listen { address: settings.address, source })?
-        .acceptor(acceptor)
+        .acceptor(Guarded::new(acceptor, CONNECTIONS, HEAD_AND_ANSWER, metrics))
         .http1_only()
         .first_request_timeout(IDLE)
         .handle(handle);
@@ -153,21 +204,39 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     Ok(listener)
 }
 
-fn registration(settings: &Settings, parts: &Parts, trust: watch::Receiver<Trust>, gate: Gate) -> Registration {
+fn registration(
+    cluster: &Cluster,
+    serving: &Serving,
+    times: tls::Times,
+    gate: Gate,
+    enforcing: IntGauge,
+) -> Registration {
     Registration {
-        client: parts.client.clone(),
-        endpoint: settings.endpoint.clone(),
-        own_user: settings.own_user.clone(),
-        owner_role: settings.owner_role.clone(),
-        namespace: settings.namespace.clone(),
-        trust,
+        client: cluster.client.clone(),
+        endpoint: cluster.endpoint.clone(),
+        own_user: cluster.own_user.clone(),
+        owner_role: cluster.owner_role.clone(),
+        namespace: cluster.namespace.clone(),
+        rollout: cluster.rollout.clone(),
+        trust: serving.trust(),
+        trusted: serving.trusted(),
+        times,
+        enforcing,
         gate,
     }
 }
 
 async fn tell_expiry(metrics: Metrics, mut trust: watch::Receiver<Trust>) {
     loop {
-        metrics.certificate_end.set(trust.borrow_and_update().not_after.as_second());
+        let (leaf, authority) = {
+            let trust = trust.borrow_and_update();
+            let authority = trust.bundle.certificates().next().and_then(|first| tls::Validity::of(first).ok());
+            (trust.not_after, authority)
+        };
+        metrics.certificate_end.set(leaf.as_second());
+        if let Some(authority) = authority {
+            metrics.authority_end.set(authority.not_after.as_second());
+        }
         if trust.changed().await.is_err() {
             return;
         }
@@ -186,7 +255,10 @@ async fn stop_when_quiet(
     gate.ready();
     stop.cancelled().await;
     gate.not_ready("shutting down");
-    drain.quiet_for(quiet).await;
-    info!("admission is quiet; closing");
+    if tokio::time::timeout(DRAIN, drain.quiet_for(quiet)).await.is_ok() {
+        info!("admission is quiet; closing");
+    } else {
+        warn!("requests keep coming; closing all the same");
+    }
     handle.graceful_shutdown(Some(LAST_ANSWERS));
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,9 +10,11 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
+use super::check;
 use crate::admission::registration::build::Endpoint;
-use crate::admission::tls::{Source, Store};
-use crate::admission::{Parts, Settings, serve as serve_admission};
+use crate::admission::tls::{self, Source, Store, Times};
+use crate::admission::{Cluster, Settings, Surroundings};
+use crate::checks::Objects;
 
 /// Name of the Secret that holds the authority, and of the Service by default.
 const NAME: &str = "etcd-warden-webhook";
@@ -32,9 +35,14 @@ pub struct Flags {
     /// Where the authority is kept when this process runs outside the cluster; made where there is none.
     #[arg(long, env = "ETCD_WARDEN_AUTHORITY_DIR", requires = "webhook_url")]
     pub authority_dir: Option<PathBuf>,
-    /// Directory with tls.crt, tls.key and ca.crt that somebody else renews, instead of an authority of our own.
+    /// Directory with tls.crt, tls.key and, unless a public authority signed them, ca.crt, which somebody else renews,
+    /// instead of an authority of our own: given files, or a mounted Secret of cert-manager's.
     #[arg(long, env = "ETCD_WARDEN_CERTIFICATE_DIR", conflicts_with = "authority_dir")]
     pub certificate_dir: Option<PathBuf>,
+    /// PEM file of the authorities that sign the API servers' client certificates; callers without such a certificate
+    /// are then turned away.
+    #[arg(long, env = "ETCD_WARDEN_WEBHOOK_CLIENT_CA", value_name = "FILE")]
+    pub webhook_client_ca: Option<PathBuf>,
     /// User name that may write what only this program should, such as upstream's controllers; may be repeated.
     #[arg(long, env = "ETCD_WARDEN_TRUSTED_WRITERS", value_delimiter = ',')]
     pub trusted_writer: Vec<String>,
@@ -46,9 +54,39 @@ pub struct Flags {
     /// would answer.
     #[arg(long, env = "ETCD_WARDEN_WEBHOOK_OWNER", value_name = "CLUSTERROLE")]
     pub webhook_owner: Option<String>,
+    /// What the rollout is called that this process belongs to. Webhook configurations that somebody deleted are not made
+    /// again by another process of the same rollout; without it by none before the next start.
+    #[arg(long, env = "ETCD_WARDEN_ROLLOUT", value_name = "NAME")]
+    pub rollout: Option<String>,
     /// Seconds without a request after which a stopping admission server closes.
-    #[arg(long, default_value_t = 3, env = "ETCD_WARDEN_QUIET_SECONDS")]
+    #[arg(long, default_value_t = 5, env = "ETCD_WARDEN_QUIET_SECONDS")]
     pub quiet_seconds: u64,
+    /// Serve without a cluster: no registration and no controllers. Other objects are those of --context.
+    #[arg(long, conflicts_with_all = ["webhook_owner", "rollout"])]
+    pub standalone: bool,
+    /// File or directory of the other objects that a standalone server knows; may be repeated.
+    #[arg(long, value_name = "PATH", requires = "standalone")]
+    pub context: Vec<PathBuf>,
+    /// Seconds that an authority lives, that a leaf lives, that a bundle takes to every API server, and between two looks
+    /// at the source: for tests that cannot wait for days.
+    #[arg(long, hide = true, value_parser = times, default_value = "")]
+    pub certificate_times: Times,
+}
+
+fn times(text: &str) -> Result<Times, String> {
+    if text.is_empty() {
+        return Ok(Times::default());
+    }
+    let seconds: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
+    match seconds.as_deref() {
+        Ok(&[authority, leaf, spread, recheck]) => Ok(Times {
+            authority: Duration::from_secs(authority),
+            leaf: Duration::from_secs(leaf),
+            spread: Duration::from_secs(spread),
+            recheck: Duration::from_secs(recheck),
+        }),
+        _ => Err("expected four numbers of seconds".to_owned()),
+    }
 }
 
 /// A Service and its port.
@@ -75,8 +113,8 @@ fn webhook_service(text: &str) -> Result<ServiceName, String> {
 }
 
 impl Flags {
-    /// Settings of the admission server, for a process in this namespace.
-    fn settings(&self, client: &Client, namespace: &str, own_user: Option<String>) -> Settings {
+    /// Settings of a server in this namespace of a cluster.
+    pub async fn in_cluster(&self, client: &Client, namespace: &str) -> (Settings, Surroundings) {
         let endpoint = match &self.webhook_url {
             Some(url) => Endpoint::Url(url.clone()),
             None => Endpoint::Service {
@@ -85,46 +123,56 @@ impl Flags {
                 port: self.webhook_service.port.into(),
             },
         };
-        let certificate = match (&self.certificate_dir, &self.authority_dir) {
-            (Some(directory), _) => Source::Files {
-                certificate: directory.join("tls.crt"),
-                key: directory.join("tls.key"),
-                bundle: directory.join("ca.crt"),
-            },
-            (None, Some(directory)) => {
-                Source::SelfManaged { store: Store::Directory(directory.clone()), names: endpoint.names() }
-            }
-            (None, None) => Source::SelfManaged {
-                store: Store::Secret { client: client.clone(), namespace: namespace.to_owned(), name: NAME.to_owned() },
-                names: endpoint.names(),
-            },
+        let shared = Store::Secret { client: client.clone(), namespace: namespace.to_owned(), name: NAME.to_owned() };
+        let own_name = own_name(client).await;
+        let mut settings = self.settings(shared, endpoint.names());
+        settings.trusted_writers.extend(own_name.clone());
+        let cluster = Cluster {
+            client: client.clone(),
+            endpoint,
+            namespace: namespace.to_owned(),
+            own_user: own_name.filter(|name| name.starts_with("system:serviceaccount:")),
+            owner_role: self.webhook_owner.clone(),
+            rollout: self.rollout.clone().filter(|rollout| !rollout.is_empty()),
+        };
+        (settings, Surroundings::Cluster(Box::new(cluster)))
+    }
+
+    /// Settings of a server that knows no cluster. An error says which of the context could not be read.
+    pub fn standalone(&self) -> Result<(Settings, Surroundings), Vec<String>> {
+        let names = match &self.webhook_url {
+            Some(url) => Endpoint::Url(url.clone()).names(),
+            None => ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned).to_vec(),
+        };
+        let mut unreadable = Vec::new();
+        let read = self.context.iter().flat_map(|path| check::read_path(path, &mut unreadable));
+        let objects: Objects = read.map(|placed| placed.object).collect();
+        if unreadable.is_empty() {
+            Ok((self.settings(Store::Memory, names), Surroundings::Objects(Arc::new(objects))))
+        } else {
+            Err(unreadable)
+        }
+    }
+
+    fn settings(&self, store: Store, names: Vec<String>) -> Settings {
+        let source = match (&self.certificate_dir, &self.authority_dir) {
+            (Some(directory), _) => Source::Files(directory.clone()),
+            (None, Some(directory)) => Source::SelfManaged(Store::Directory(directory.clone())),
+            (None, None) => Source::SelfManaged(store),
         };
         Settings {
             address: self.webhook_address,
-            certificate,
-            endpoint,
-            namespace: namespace.to_owned(),
-            own_user,
-            owner_role: self.webhook_owner.clone(),
+            certificate: tls::Settings {
+                source,
+                names,
+                times: self.certificate_times,
+                client_authorities: self.webhook_client_ca.clone(),
+            },
             trusted_writers: self.trusted_writer.clone(),
             policy_folders: self.policy_dir.clone(),
             quiet: Duration::from_secs(self.quiet_seconds),
         }
     }
-}
-
-/// Runs the admission server until shutdown.
-pub async fn run(
-    flags: &Flags,
-    namespace: &str,
-    parts: Parts,
-    stop: tokio_util::sync::CancellationToken,
-) -> Result<(), crate::admission::Error> {
-    let own_name = own_name(&parts.client).await;
-    let account = own_name.clone().filter(|name| name.starts_with("system:serviceaccount:"));
-    let mut settings = flags.settings(&parts.client, namespace, account);
-    settings.trusted_writers.extend(own_name);
-    serve_admission(settings, parts, stop).await
 }
 
 /// The user name that the API server knows us by. What we write is trusted; but only a service account's requests need

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::admission;
-use crate::admission::{Error as AdmissionError, Parts};
+use crate::admission::{Error as AdmissionError, Parts, serve as serve_admission};
 use crate::controller::metrics::ControllerMetrics;
 use crate::controller::{self, Controller};
 use crate::k8s::events::Events;
@@ -118,6 +118,9 @@ pub enum Error {
     /// The admin endpoints ended.
     #[error("the admin endpoints ended")]
     Admin(#[source] std::io::Error),
+    /// The objects that a standalone server shall know could not be read.
+    #[error("--context cannot be read: {}", .0.join("; "))]
+    Context(Vec<String>),
     /// The admission server could not start, or ended badly.
     #[error("admission")]
     Admission(#[source] AdmissionError),
@@ -140,35 +143,61 @@ async fn serve(settings: Settings) -> Result<(), Error> {
     let stop = shutdown::on_signal().map_err(Error::Signals)?;
     let metrics = Metrics::new("etcd_warden", env!("CARGO_PKG_VERSION")).map_err(Error::Metrics)?;
     let readiness = Readiness::default();
-    let client = Client::try_default().await.map_err(Error::Kubeconfig)?;
-
     let listener = admin::listen(settings.admin_address).await.map_err(Error::Listen)?;
     info!(address = %settings.admin_address, "admin endpoints");
     // The admin endpoints outlive the signal: they tell that we are no longer ready while admission falls quiet.
     let ended = CancellationToken::new();
     let admin = admin::serve(listener, admin::router(readiness.clone(), metrics.clone()), ended.clone());
-    let (flags, namespace) = (settings.admission.clone(), settings.namespace.clone());
+    let work = async {
+        let done = if settings.admission.standalone {
+            alone(&settings, readiness, metrics, stop).await
+        } else {
+            in_cluster(settings, readiness, metrics, stop).await
+        };
+        ended.cancel();
+        done
+    };
+    let (admin, work) = tokio::join!(admin, work);
+    work?;
+    admin.map_err(Error::Admin)
+}
+
+/// Admission and nothing else.
+async fn alone(
+    settings: &Settings,
+    readiness: Readiness,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let (admission, surroundings) = settings.admission.standalone().map_err(Error::Context)?;
+    let parts = Parts { surroundings, readiness, metrics, policies: InForce::default() };
+    serve_admission(admission, parts, stop).await.map_err(Error::Admission)
+}
+
+/// Admission on every replica, and the controllers on the one that leads.
+async fn in_cluster(
+    settings: Settings,
+    readiness: Readiness,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let client = Client::try_default().await.map_err(Error::Kubeconfig)?;
     let context = controller::Context {
         client: client.clone(),
         settings: settings.controllers(),
         metrics: ControllerMetrics::new(&metrics).map_err(Error::Metrics)?,
         events: Events::new(client.clone(), "etcd-warden", Some(settings.identity.clone())),
     };
-    let parts = Parts { client, readiness, metrics, policies: InForce::default() };
+    let (admission, surroundings) = settings.admission.in_cluster(&client, &settings.namespace).await;
+    let parts = Parts { surroundings, readiness, metrics, policies: InForce::default() };
     let controllers = lead(context, settings, stop.clone());
-    let work = async {
-        let admission = async {
-            let result = admission::run(&flags, &namespace, parts, stop.clone()).await;
-            stop.cancel();
-            result
-        };
-        let (admission, ()) = tokio::join!(admission, controllers);
-        ended.cancel();
-        admission
+    let admission = async {
+        let result = serve_admission(admission, parts, stop.clone()).await;
+        stop.cancel();
+        result
     };
-    let (admin, admission) = tokio::join!(admin, work);
-    admission.map_err(Error::Admission)?;
-    admin.map_err(Error::Admin)
+    let (admission, ()) = tokio::join!(admission, controllers);
+    admission.map_err(Error::Admission)
 }
 
 /// Runs the controllers whenever this process leads; a lost leadership ends them and waits for the next one.

@@ -63,7 +63,9 @@ impl Endpoint {
                 (None, Some(reference))
             }
         };
-        WebhookClientConfig { ca_bundle: Some(ByteString(bundle.as_bytes().to_vec())), service, url }
+        // Without a bundle the API server trusts the authorities of its own machine.
+        let ca_bundle = (!bundle.is_empty()).then(|| ByteString(bundle.as_bytes().to_vec()));
+        WebhookClientConfig { ca_bundle, service, url }
     }
 }
 
@@ -90,6 +92,8 @@ pub struct Wanted {
     pub own_user: Option<String>,
     /// What the configurations are deleted with: an object of the installation.
     pub owner: Option<OwnerReference>,
+    /// The `resourceVersion` of the validating configuration that this was made from; `None` where there was none.
+    pub version: Option<String>,
 }
 
 /// The validating configuration: two entries over disjoint kinds and operations, so that one object is asked about once.
@@ -110,7 +114,7 @@ pub fn validating(wanted: &Wanted) -> ValidatingWebhookConfiguration {
     };
     let policy = if wanted.enforcing { "Fail" } else { "Ignore" };
     ValidatingWebhookConfiguration {
-        metadata: metadata(wanted),
+        metadata: ObjectMeta { resource_version: wanted.version.clone(), ..metadata(wanted) },
         webhooks: Some(vec![
             entry(REQUIRED, required_rules(), policy, 10),
             entry(ADVISORY, advisory_rules(), "Ignore", 5),

@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Client};
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt};
 use thiserror::Error;
 
 use super::authority::{Authority, CertificateError};
+use super::bundle::Bundle;
+use super::directory;
 use crate::k8s;
 
 /// Names of the parts, in a Secret as in a directory.
-const CERTIFICATE: &str = "tls.crt";
-const KEY: &str = "tls.key";
-const BUNDLE: &str = "ca.crt";
+pub(super) const CERTIFICATE: &str = "tls.crt";
+pub(super) const KEY: &str = "tls.key";
+pub(super) const BUNDLE: &str = "ca.crt";
 
 /// Why the authority could not be had.
 #[derive(Debug, Error)]
@@ -48,6 +50,9 @@ pub enum StoreError {
     /// The authority could not be made or read.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// Others changed it whenever we wanted to.
+    #[error("the kept authority was changed by others again and again")]
+    Contended,
 }
 
 /// Where the authority is kept.
@@ -79,131 +84,124 @@ impl fmt::Debug for Store {
 }
 
 /// An authority as it is kept, with every authority that is trusted besides.
+#[derive(Clone, Debug)]
 pub struct Kept {
     /// Signs leaves.
     pub authority: Authority,
-    /// PEM certificates that clients shall trust.
-    pub bundle: String,
+    /// What clients shall trust: this authority, and those before it for as long as they have not ended.
+    pub bundle: Bundle,
 }
 
-type Parts = BTreeMap<String, Vec<u8>>;
-
-impl Store {
-    /// The kept authority; one is made and kept where there is none.
-    pub async fn load_or_create(&self, now: Timestamp) -> Result<Kept, StoreError> {
-        if let Some(parts) = self.load().await? {
-            return kept(&parts);
-        }
-        let made = parts(&Authority::generate(now)?);
-        if self.create(&made).await? {
-            return kept(&made);
-        }
-        // Another replica was faster: its authority counts.
-        match self.load().await? {
-            Some(parts) => kept(&parts),
-            None => Err(StoreError::Incomplete(CERTIFICATE)),
-        }
+impl Kept {
+    /// A new authority; those that were trusted so far still are.
+    pub fn generate(now: Timestamp, lifetime: std::time::Duration, so_far: &Bundle) -> Result<Self, CertificateError> {
+        let authority = Authority::generate(now, lifetime)?;
+        let bundle = Bundle::parse(authority.certificate_pem())?.and(&so_far.alive(now));
+        Ok(Self { authority, bundle })
     }
 
-    /// The kept authority, if there is one.
-    pub async fn load(&self) -> Result<Option<Parts>, StoreError> {
+    fn parts(&self) -> Parts {
+        [
+            (CERTIFICATE, self.authority.certificate_pem().to_owned()),
+            (KEY, self.authority.key_pem().to_owned()),
+            (BUNDLE, self.bundle.pem()),
+        ]
+        .into_iter()
+        .map(|(name, text)| (name.to_owned(), text.into_bytes()))
+        .collect()
+    }
+}
+
+/// The parts by name.
+pub(super) type Parts = BTreeMap<String, Vec<u8>>;
+
+/// What was found where the authority is kept.
+pub struct Found {
+    parts: Parts,
+    /// The version of the Secret, to change this one and no later one.
+    version: Option<String>,
+}
+
+impl Found {
+    /// The authority in it.
+    pub fn kept(&self) -> Result<Kept, StoreError> {
+        let part = |name: &'static str| {
+            let bytes = self.parts.get(name).ok_or(StoreError::Incomplete(name))?;
+            std::str::from_utf8(bytes).map_err(|_| StoreError::Incomplete(name))
+        };
+        let certificate = part(CERTIFICATE)?;
+        let authority = Authority::from_pem(certificate, part(KEY)?)?;
+        let bundle = Bundle::parse(certificate)?.and(&Bundle::parse(part(BUNDLE).unwrap_or(certificate))?);
+        Ok(Kept { authority, bundle })
+    }
+}
+
+impl Store {
+    /// What is kept, if anything is.
+    pub async fn load(&self) -> Result<Option<Found>, StoreError> {
         match self {
             Self::Memory => Ok(None),
-            Self::Directory(directory) => read_directory(directory),
+            Self::Directory(path) => Ok(directory::read(path)?.map(|parts| Found { parts, version: None })),
             Self::Secret { client, namespace, name } => {
                 let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
                 let secret = api.get_opt(name).await.map_err(|error| secret_error(namespace, name, &error))?;
-                Ok(secret.map(|secret| secret.data.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect()))
+                Ok(secret.map(|secret| Found {
+                    version: secret.resource_version(),
+                    parts: secret.data.unwrap_or_default().into_iter().map(|(k, v)| (k, v.0)).collect(),
+                }))
             }
         }
     }
 
-    /// Keeps a new authority; `false` if there is one already.
-    async fn create(&self, parts: &Parts) -> Result<bool, StoreError> {
+    /// Keeps an authority where there is none; `false` if there is one already.
+    pub async fn create(&self, kept: &Kept) -> Result<bool, StoreError> {
         match self {
             Self::Memory => Ok(true),
-            Self::Directory(directory) => create_directory(directory, parts),
+            Self::Directory(path) => directory::write(path, None, &kept.parts()),
             Self::Secret { client, namespace, name } => {
                 let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-                let secret = Secret {
-                    metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
-                    type_: Some("kubernetes.io/tls".to_owned()),
-                    data: Some(parts.iter().map(|(k, v)| (k.clone(), ByteString(v.clone()))).collect()),
-                    ..Secret::default()
-                };
-                match k8s::apply::create(&api, &secret).await {
-                    Ok(_) => Ok(true),
-                    Err(error) if k8s::error::class(&error) == k8s::error::Class::AlreadyExists => Ok(false),
-                    Err(error) => Err(secret_error(namespace, name, &error)),
-                }
+                written(namespace, name, k8s::apply::create(&api, &secret(name, kept, None)).await)
             }
         }
+    }
+
+    /// Keeps an authority instead of the one that was found; `false` if that has changed since.
+    pub async fn replace(&self, kept: &Kept, found: &Found) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory => Ok(true),
+            Self::Directory(path) => directory::write(path, Some(&found.parts), &kept.parts()),
+            Self::Secret { client, namespace, name } => {
+                let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+                let params =
+                    PostParams { field_manager: Some(k8s::apply::FIELD_MANAGER.to_owned()), ..PostParams::default() };
+                let secret = secret(name, kept, found.version.clone());
+                written(namespace, name, api.replace(name, &params, &secret).await)
+            }
+        }
+    }
+}
+
+fn secret(name: &str, kept: &Kept, version: Option<String>) -> Secret {
+    Secret {
+        metadata: ObjectMeta { name: Some(name.to_owned()), resource_version: version, ..ObjectMeta::default() },
+        type_: Some("kubernetes.io/tls".to_owned()),
+        data: Some(kept.parts().into_iter().map(|(k, v)| (k, ByteString(v))).collect()),
+        ..Secret::default()
+    }
+}
+
+/// Whether it was ours that was written, and not another replica's.
+fn written(namespace: &str, name: &str, answer: Result<Secret, kube::Error>) -> Result<bool, StoreError> {
+    use k8s::error::Class;
+    match answer {
+        Ok(_) => Ok(true),
+        Err(error) => match k8s::error::class(&error) {
+            Class::AlreadyExists | Class::Conflict | Class::NotFound => Ok(false),
+            Class::Forbidden | Class::Invalid | Class::Transient => Err(secret_error(namespace, name, &error)),
+        },
     }
 }
 
 fn secret_error(namespace: &str, name: &str, error: &kube::Error) -> StoreError {
     StoreError::Secret { namespace: namespace.to_owned(), name: name.to_owned(), why: k8s::error::message(error) }
-}
-
-fn parts(authority: &Authority) -> Parts {
-    let certificate = authority.certificate_pem().as_bytes().to_vec();
-    [(CERTIFICATE, certificate.clone()), (KEY, authority.key_pem().into_bytes()), (BUNDLE, certificate)]
-        .into_iter()
-        .map(|(name, bytes)| (name.to_owned(), bytes))
-        .collect()
-}
-
-fn kept(parts: &Parts) -> Result<Kept, StoreError> {
-    let part = |name: &'static str| {
-        let bytes = parts.get(name).ok_or(StoreError::Incomplete(name))?;
-        std::str::from_utf8(bytes).map_err(|_| StoreError::Incomplete(name))
-    };
-    let certificate = part(CERTIFICATE)?;
-    let authority = Authority::from_pem(certificate, part(KEY)?)?;
-    let bundle = part(BUNDLE).unwrap_or(certificate).to_owned();
-    Ok(Kept { authority, bundle })
-}
-
-/// The three files, or nothing where the last one written is not there.
-fn read_directory(directory: &Path) -> Result<Option<Parts>, StoreError> {
-    let mut parts = Parts::new();
-    for name in [BUNDLE, CERTIFICATE, KEY] {
-        let path = directory.join(name);
-        match std::fs::read(&path) {
-            Ok(bytes) => parts.insert(name.to_owned(), bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(StoreError::File { path, source }),
-        };
-    }
-    Ok(Some(parts))
-}
-
-/// A directory appears whole: its files are written beside it and moved in.
-fn create_directory(directory: &Path, parts: &Parts) -> Result<bool, StoreError> {
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| StoreError::File { path, source }
-    };
-    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = directory.file_name().unwrap_or_default().to_string_lossy();
-    let staging = parent.join(format!(".{name}.{}", std::process::id()));
-    std::fs::create_dir_all(&staging).map_err(at(&staging))?;
-    for (name, bytes) in parts {
-        let path = staging.join(name);
-        let mut options = std::fs::OpenOptions::new();
-        let mode = if name == KEY { 0o600 } else { 0o644 };
-        let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&path).map_err(at(&path))?;
-        io::Write::write_all(&mut file, bytes).map_err(at(&path))?;
-    }
-    // An empty directory may be replaced, one with something in it may not.
-    match std::fs::rename(&staging, directory) {
-        Ok(()) => Ok(true),
-        Err(error) => {
-            let _ = std::fs::remove_dir_all(&staging);
-            match error.kind() {
-                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => Ok(false),
-                _ => Err(StoreError::File { path: directory.to_owned(), source: error }),
-            }
-        }
-    }
 }

@@ -6,6 +6,7 @@ use super::{ControlPlane, wait_for};
 use etcd_warden::api::crd;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::{Api, Client};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,21 +31,67 @@ impl Warden {
 
     /// As [`Warden::start`], with a kubeconfig and a namespace of choice.
     pub fn start_as(bed: &ControlPlane, kubeconfig: &Path, namespace: &str, flags: &[&str]) -> Self {
-        let (webhook, admin) = (Port::take(), Port::take());
-        let this = Self { leash: Leash::new("warden"), webhook, admin };
-        let mut arguments = vec![
-            "serve".to_owned(),
-            format!("--webhook-address=127.0.0.1:{}", this.webhook.number()),
+        let this = Self::here();
+        let own = [
             format!("--webhook-url={}", this.url()),
             format!("--authority-dir={}", bed.folder().join("warden-authority").display()),
-            format!("--admin-address=127.0.0.1:{}", this.admin.number()),
             format!("--namespace={namespace}"),
             "--quiet-seconds=0".to_owned(),
         ];
-        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
-        let environment = [format!("KUBECONFIG={}", kubeconfig.display()), "RUST_BACKTRACE=1".to_owned()];
-        this.leash.start(DAEMON, Path::new(env!("CARGO_BIN_EXE_etcd-warden")), &arguments, &environment);
+        this.run(own.into_iter().chain(flags.iter().map(|&flag| flag.to_owned())), Some(kubeconfig));
         this
+    }
+
+    /// One of several replicas, which the API server reaches at `url`. They share an authority in a Secret, unless the
+    /// flags say where else their certificates come from.
+    pub fn replica(kubeconfig: &Path, namespace: &str, url: &str, flags: &[String]) -> Self {
+        let this = Self::here();
+        let own = [format!("--webhook-url={url}"), format!("--namespace={namespace}")];
+        this.run(own.into_iter().chain(flags.iter().cloned()), Some(kubeconfig));
+        this
+    }
+
+    /// One without a cluster.
+    pub fn standalone(flags: &[&str]) -> Self {
+        let this = Self::here();
+        let own = [
+            "--standalone".to_owned(),
+            format!("--webhook-url={}", this.url()),
+            format!("--authority-dir={}", this.leash.folder().join("authority").display()),
+        ];
+        this.run(own.into_iter().chain(flags.iter().map(|&flag| flag.to_owned())), None);
+        this
+    }
+
+    fn here() -> Self {
+        Self { leash: Leash::new("warden"), webhook: Port::take(), admin: Port::take() }
+    }
+
+    fn run(&self, flags: impl Iterator<Item = String>, kubeconfig: Option<&Path>) {
+        let own = [
+            "serve".to_owned(),
+            format!("--webhook-address=127.0.0.1:{}", self.webhook.number()),
+            format!("--admin-address=127.0.0.1:{}", self.admin.number()),
+        ];
+        let arguments: Vec<String> = own.into_iter().chain(flags).collect();
+        let mut environment = vec!["RUST_BACKTRACE=1".to_owned()];
+        environment.extend(kubeconfig.map(|file| format!("KUBECONFIG={}", file.display())));
+        self.leash.start(DAEMON, Path::new(env!("CARGO_BIN_EXE_etcd-warden")), &arguments, &environment);
+    }
+
+    /// The authority of a standalone server, as a PEM file.
+    pub fn own_authority(&self) -> PathBuf {
+        self.leash.folder().join("authority/ca.crt")
+    }
+
+    /// Where it listens for admission.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.webhook.number()).into()
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.leash.log(DAEMON)).unwrap_or_default()
     }
 
     /// The admission server's address.
