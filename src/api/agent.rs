@@ -332,6 +332,9 @@ pub struct Rehearsal {
     pub auth_enabled: bool,
     /// What that image's etcdutl calls itself.
     pub etcdutl_version: String,
+    /// Alarms that the snapshot carries, in etcd's words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<String>,
 }
 
 /// What a restore did.

@@ -46,6 +46,17 @@ pub mod warden {
     pub const SEALED: &str = "etcd-warden.io/sealed";
     /// Annotation on a RestoreJob: `Retry` or `Abandon`, the ways out of a restore that is blocked.
     pub const UNBLOCK: &str = "etcd-warden.io/unblock";
+    /// Annotation on a RestoreJob: `true` ends it. What was done is undone.
+    pub const ABORT: &str = "etcd-warden.io/abort";
+    /// Annotation on a RestoreJob: UID of the RestoreJob, deleted by force, whose restore this one brings to an end.
+    pub const CONTINUES: &str = "etcd-warden.io/continues";
+    /// Annotation on a re-created EtcdCluster: which of the restore's attempts made it, from 0.
+    pub const RESTORE_ATTEMPT: &str = "etcd-warden.io/restore-attempt";
+    /// Annotation on an EtcdCluster that was about to be deleted: UID of the RestoreJob that thought better of it. With
+    /// this write a deletion that is still on its way meets another resourceVersion.
+    pub const SPARED_BY: &str = "etcd-warden.io/spared-by";
+    /// Annotation on a kept volume claim: when it may be deleted, as RFC 3339.
+    pub const KEEP_UNTIL: &str = "etcd-warden.io/keep-until";
     /// Label on what was made for a RestoreJob: the job's UID.
     pub const RESTORE_JOB_UID: &str = "etcd-warden.io/restore-job-uid";
     /// Label on Pods of snapshot Jobs: the EtcdSnapshot. Deliberately not a label that a Service selects.

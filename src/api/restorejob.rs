@@ -36,6 +36,12 @@ pub mod reason {
     pub const DRY_RUN_COMPLETED: &str = "DryRunCompleted";
     /// True, of condition `Preflighted`.
     pub const REHEARSED: &str = "Rehearsed";
+    /// False: the old cluster is being snapshot.
+    pub const SAFETY_SNAPSHOT_RUNNING: &str = "SafetySnapshotRunning";
+    /// True, of condition `SafetySnapshotTaken`.
+    pub const SAFETY_SNAPSHOT_STORED: &str = "SafetySnapshotStored";
+    /// True, of condition `SafetySnapshotTaken`: there is none, and the restore goes on without.
+    pub const SAFETY_SNAPSHOT_SKIPPED: &str = "SafetySnapshotSkipped";
     /// False: a Helm run that began before the suspend has not ended.
     pub const SUSPENDING: &str = "HelmReleaseSuspending";
     /// True, of condition `Suspended`.
@@ -46,6 +52,16 @@ pub mod reason {
     pub const RELEASE_RESUMED: &str = "HelmReleaseAsFound";
     /// False: time ran out after the old cluster was given up; guard and suspend stay until a person decides.
     pub const BLOCKED: &str = "Blocked";
+    /// False: the restore failed, and the old data is being put back.
+    pub const ROLLING_BACK: &str = "RollingBack";
+    /// The condition that tells of old data being put back, and its reason once it is back.
+    pub const ROLLED_BACK: &str = "RolledBack";
+    /// False: the data is proven, and members are still missing.
+    pub const DEGRADED: &str = "Degraded";
+    /// True, of condition `VolumeKept`.
+    pub const VOLUMES_KEPT: &str = "VolumesKept";
+    /// True, of condition `VolumeKept`: there was nothing to keep.
+    pub const NO_VOLUME: &str = "NoVolume";
     /// False: the old cluster is going.
     pub const PURGING: &str = "EtcdClusterPurging";
     /// False: the new cluster is not ready yet.

@@ -15,6 +15,7 @@ use crate::agent::failure::Failure;
 use crate::agent::settings::SourceSettings;
 use crate::agent::stop::Stop;
 use crate::api::agent::{Reason, Rehearsal};
+use crate::etcd::wire::AlarmType;
 use crate::etcd::{self, Client, Credentials, Options};
 
 /// How long etcd may take to serve reads. Opening a database of some GiB takes seconds.
@@ -177,5 +178,15 @@ async fn read(client: &Client, rehearsal: &mut Rehearsal) -> Result<(), etcd::Er
     // Asked at a fixed revision, since only then two members compare; older members leave it out of their answer.
     rehearsal.hash_kv = client.hash_kv(rehearsal.revision).await?.hash;
     rehearsal.hash_revision = rehearsal.revision;
+    let alarms = client.alarms().await?;
+    rehearsal.alarms = alarms
+        .iter()
+        .map(|alarm| match AlarmType::try_from(alarm.alarm) {
+            Ok(word) => format!("{word:?}"),
+            Err(_) => format!("alarm {}", alarm.alarm),
+        })
+        .collect();
+    rehearsal.alarms.sort();
+    rehearsal.alarms.dedup();
     Ok(())
 }

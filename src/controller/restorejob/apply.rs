@@ -2,17 +2,20 @@
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{DynamicObject, PropagationPolicy};
+use kube::api::{DynamicObject, Patch, PatchParams, PropagationPolicy};
 use kube::{Api, Client, Error, ResourceExt};
 use serde_json::json;
 
 use super::decide::Action;
 use super::observe::{Observed, clusters};
-use super::{build, facts, release};
+use super::records::{record, restore_uid};
+use super::{build, release, volumes};
 use crate::api::common::APP_CLUSTER_NAME;
+use crate::api::etcdmember::EtcdMember;
+use crate::api::etcdsnapshot::EtcdSnapshot;
 use crate::api::names::warden;
 use crate::api::restorejob::RestoreJob;
-use crate::k8s::apply::{create, merge};
+use crate::k8s::apply::{FIELD_MANAGER, create, merge};
 use crate::k8s::delete::{Target, delete};
 use crate::k8s::error::{Class, class, message};
 
@@ -74,13 +77,18 @@ pub async fn apply(client: &Client, images: &build::Images, seen: &Observed, act
         }
         Action::Record(fact) => {
             let records: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
-            let made = create(&records, &facts::record(job, fact)).await.map(drop);
+            let made = create(&records, &record(job, fact)).await.map(drop);
             ("write a record", there_already(made))
         }
-        Action::StartPreflight { cluster, inputs } => {
-            let run = build::preflight(job, cluster, inputs, images).ok_or(Fault::NoImage)?;
+        Action::StartPreflight(rehearse) => {
+            let run = build::preflight(job, rehearse, images).ok_or(Fault::NoImage)?;
             let jobs: Api<Job> = Api::namespaced(client.clone(), &namespace);
             ("create the preflight Job", there_already(create(&jobs, &run).await.map(drop)))
+        }
+        Action::TakeSnapshot(source) => {
+            let snapshots: Api<EtcdSnapshot> = Api::namespaced(client.clone(), &namespace);
+            let made = create(&snapshots, &build::safety_snapshot(job, source)).await.map(drop);
+            ("create the safety snapshot", there_already(made))
         }
         Action::Suspend(found) => {
             ("suspend the HelmRelease", release::write(client, &namespace, found, Some(true)).await)
@@ -88,13 +96,36 @@ pub async fn apply(client: &Client, images: &build::Images, seen: &Observed, act
         Action::Resume { release: found, suspend } => {
             ("put back the HelmRelease", release::write(client, &namespace, found, *suspend).await)
         }
-        Action::DeleteCluster { uid, resource_version } => {
-            let target = Target { name: APP_CLUSTER_NAME, uid, resource_version: Some(resource_version) };
-            let deleted = delete(&clusters(client, &namespace), &target, PropagationPolicy::Foreground).await;
-            ("delete the old EtcdCluster", deleted.map(drop))
+        Action::KeepVolume(volume) => {
+            let patch = volumes::keep(volume, &restore_uid(job));
+            ("keep the old volume", volumes::write(client, &namespace, &volume.claim, patch).await)
         }
-        Action::CreateCluster { capture, inputs } => {
-            let cluster: DynamicObject = build::cluster(job, capture, inputs).ok_or(Fault::Capture)?;
+        Action::ReturnVolume(volume) => {
+            ("give a volume back", volumes::write(client, &namespace, &volume.claim, volumes::give_back(volume)).await)
+        }
+        Action::ExpireVolume { volume, until } => {
+            let patch = volumes::expire(volume, *until);
+            ("write on a kept volume when it may go", volumes::write(client, &namespace, &volume.claim, patch).await)
+        }
+        Action::DeleteCluster { uid, resource_version } => {
+            let target = Target { name: APP_CLUSTER_NAME, uid, resource_version: resource_version.as_deref() };
+            let deleted = delete(&clusters(client, &namespace), &target, PropagationPolicy::Foreground).await;
+            ("delete the EtcdCluster", deleted.map(drop))
+        }
+        Action::SpareCluster { uid } => {
+            let patch = json!({"metadata": {"uid": uid, "annotations": {warden::SPARED_BY: restore_uid(job)}}});
+            let patched = clusters(client, &namespace).patch(APP_CLUSTER_NAME, &params(), &Patch::Merge(patch)).await;
+            ("leave the old EtcdCluster standing", patched.map(drop))
+        }
+        Action::FreeMember { member, keep } => {
+            let members: Api<EtcdMember> = Api::namespaced(client.clone(), &namespace);
+            let seen = json!({"uid": member.uid, "resourceVersion": member.resource_version, "finalizers": keep});
+            let patch = Patch::Merge(json!({"metadata": seen}));
+            let freed = members.patch_metadata(&member.name, &params(), &patch).await.map(drop);
+            ("take the finalizer off a member", gone_already(freed))
+        }
+        Action::CreateCluster { capture, start } => {
+            let cluster: DynamicObject = build::cluster(job, capture, start).ok_or(Fault::Capture)?;
             let made = create(&clusters(client, &namespace), &cluster).await.map(drop);
             ("create the new EtcdCluster", there_already(made))
         }
@@ -108,4 +139,15 @@ fn there_already(result: Result<(), Error>) -> Result<(), Error> {
         Err(error) if class(&error) == Class::AlreadyExists => Ok(()),
         other => other,
     }
+}
+
+fn gone_already(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if class(&error) == Class::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }

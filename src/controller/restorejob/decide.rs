@@ -3,10 +3,13 @@
 //! A restore is a line of steps, each reached when its fact is on record (see [`super::facts`]). Whoever looks, sees the
 //! first step that is not reached, does what it needs, and looks again; nothing depends on what was in memory.
 
+mod back;
 mod begin;
 mod fence;
+mod prove;
 mod purge;
 mod renew;
+mod safety;
 
 use std::time::Duration;
 
@@ -14,11 +17,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
-use super::facts::{Capture, Dated, Fact, Failing, Inputs};
-use super::observe::{Observed, Release};
+use super::build::{Rehearse, Start};
+use super::facts::{Capture, Fact, Failing, Inputs, Volume};
+use super::observe::{Observed, Release, Remnant};
+use super::options::Options;
+use super::records::Dated;
+use super::source::Source;
 use super::status::is_terminal;
 use crate::api::common::TypedReference;
-use crate::api::etcdcluster::EtcdCluster;
 use crate::api::names::warden;
 use crate::api::restorejob::{RestoreJob, reason};
 use crate::checks::Known;
@@ -26,8 +32,6 @@ use crate::rules::class::etcd_strategy;
 
 /// How soon something that is not watched is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How soon the new cluster is looked at again, if no change of it was told.
-const LOOK_AT_CLUSTER: Duration = Duration::from_secs(5);
 
 /// A step of a restore; reached when its fact is on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,15 +40,19 @@ pub enum Step {
     Validated,
     /// The restore was rehearsed.
     Preflighted,
+    /// The old cluster was snapshot, or there was reason not to.
+    SafetySnapshotTaken,
     /// Nothing renders the application's objects any more.
     Suspended,
     /// The whole EtcdCluster is recorded.
     EtcdClusterSpecCaptured,
+    /// The old volumes outlive what comes.
+    VolumeKept,
     /// Everything of the old cluster is gone.
     TargetPurged,
     /// The new cluster exists.
     Recreated,
-    /// The new cluster was found to be ours, and ready.
+    /// The new cluster was found to be ours, and its data to be what was rehearsed.
     Verified,
     /// The HelmRelease is as it was found.
     Resumed,
@@ -52,11 +60,13 @@ pub enum Step {
 
 impl Step {
     /// Every step, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Validated,
         Self::Preflighted,
+        Self::SafetySnapshotTaken,
         Self::Suspended,
         Self::EtcdClusterSpecCaptured,
+        Self::VolumeKept,
         Self::TargetPurged,
         Self::Recreated,
         Self::Verified,
@@ -69,8 +79,10 @@ impl Step {
         match self {
             Self::Validated => "Validated",
             Self::Preflighted => "Preflighted",
+            Self::SafetySnapshotTaken => "SafetySnapshotTaken",
             Self::Suspended => "Suspended",
             Self::EtcdClusterSpecCaptured => "EtcdClusterSpecCaptured",
+            Self::VolumeKept => "VolumeKept",
             Self::TargetPurged => "TargetPurged",
             Self::Recreated => "Recreated",
             Self::Verified => "Verified",
@@ -89,12 +101,9 @@ pub enum Action {
     /// Write a fact down.
     Record(Fact),
     /// Start the Job that rehearses the restore.
-    StartPreflight {
-        /// The cluster whose image and placement it takes.
-        cluster: Box<EtcdCluster>,
-        /// What is rehearsed.
-        inputs: Box<Inputs>,
-    },
+    StartPreflight(Box<Rehearse>),
+    /// Have the old cluster snapshot.
+    TakeSnapshot(Box<Source>),
     /// Suspend the HelmRelease.
     Suspend(Release),
     /// Put back what `spec.suspend` of the HelmRelease was.
@@ -108,19 +117,42 @@ pub enum Action {
     Guard,
     /// Take the mark off.
     Unguard,
-    /// Delete the old cluster, if it still is what was captured.
+    /// Take a volume out of its member's hands, so that it outlives the member.
+    KeepVolume(Box<Volume>),
+    /// Give a kept volume back to its member.
+    ReturnVolume(Box<Volume>),
+    /// Write on a kept volume when it may go.
+    ExpireVolume {
+        /// The volume.
+        volume: Box<Volume>,
+        /// When.
+        until: Timestamp,
+    },
+    /// Delete the cluster that stands there, if it still is what was seen.
     DeleteCluster {
         /// Its UID.
         uid: String,
-        /// Its resourceVersion when it was compared with what was captured.
-        resource_version: String,
+        /// Its resourceVersion when it was compared with what was captured; absent where an edit does not matter.
+        resource_version: Option<String>,
+    },
+    /// Write to the cluster that was to be deleted, so that a deletion which is still on its way fails.
+    SpareCluster {
+        /// Its UID.
+        uid: String,
+    },
+    /// Take the finalizer off a member that nobody can serve any more.
+    FreeMember {
+        /// The member.
+        member: Remnant,
+        /// Its finalizers, without the one.
+        keep: Vec<String>,
     },
     /// Create the new cluster.
     CreateCluster {
         /// The old one.
         capture: Box<Capture>,
-        /// Where its data comes from.
-        inputs: Box<Inputs>,
+        /// What it starts from.
+        start: Box<Start>,
     },
 }
 
@@ -132,12 +164,18 @@ impl Action {
             Self::Hold => "hold",
             Self::Release => "release",
             Self::Record(fact) => fact.word(),
-            Self::StartPreflight { .. } => "start-preflight",
+            Self::StartPreflight(_) => "start-preflight",
+            Self::TakeSnapshot(_) => "take-snapshot",
             Self::Suspend(_) => "suspend",
             Self::Resume { .. } => "resume",
             Self::Guard => "guard",
             Self::Unguard => "unguard",
+            Self::KeepVolume(_) => "keep-volume",
+            Self::ReturnVolume(_) => "return-volume",
+            Self::ExpireVolume { .. } => "expire-volume",
             Self::DeleteCluster { .. } => "delete-cluster",
+            Self::SpareCluster { .. } => "spare-cluster",
+            Self::FreeMember { .. } => "free-member",
             Self::CreateCluster { .. } => "create-cluster",
         }
     }
@@ -177,7 +215,7 @@ pub enum Verdict {
 pub struct Plan {
     /// What to do. With anything in it, the world is looked at again right after.
     pub actions: Vec<Action>,
-    /// Where the restore stands then.
+    /// Where the restore stands then; or now, where an action fails and this says more than the fault.
     pub verdict: Verdict,
     /// When to look again, if nothing changes before.
     pub again: Option<Duration>,
@@ -197,24 +235,31 @@ fn waiting(reason: &'static str, message: String) -> Verdict {
     Verdict::Waiting { reason, message }
 }
 
-/// The first step that is not reached, if any.
+/// The first step that is not reached, if any. Of the steps that a rollback goes through again, its own count.
 #[must_use]
 pub fn next_step(seen: &Observed) -> Option<Step> {
-    Step::ALL.into_iter().find(|step| !reached(seen, *step))
+    Step::ALL.into_iter().find(|step| !is_reached_by(seen, *step, seen.facts.attempt()))
 }
 
-/// Whether a step's fact is on record.
+/// Whether the restore itself, not a rollback, has reached a step.
 #[must_use]
 pub fn reached(seen: &Observed, step: Step) -> bool {
+    is_reached_by(seen, step, 0)
+}
+
+fn is_reached_by(seen: &Observed, step: Step, attempt: u32) -> bool {
     let facts = &seen.facts;
     match step {
         Step::Validated => facts.inputs.is_some(),
-        Step::Preflighted => facts.preflight.is_some(),
+        Step::Preflighted => !facts.preflights.is_empty(),
+        Step::SafetySnapshotTaken => facts.safety.is_some(),
         Step::Suspended => facts.suspended.is_some(),
         Step::EtcdClusterSpecCaptured => facts.capture.is_some(),
-        Step::TargetPurged => facts.purged.is_some(),
-        Step::Recreated => facts.created.is_some(),
-        Step::Verified => facts.verified.is_some(),
+        // A rollback keeps no further volumes.
+        Step::VolumeKept => facts.kept.is_some() || attempt > 0,
+        Step::TargetPurged => facts.purged.contains_key(&attempt),
+        Step::Recreated => facts.created.contains_key(&attempt),
+        Step::Verified => facts.verified.as_ref().is_some_and(|verified| verified.fact.attempt == attempt),
         Step::Resumed => facts.resumed.is_some(),
     }
 }
@@ -236,27 +281,58 @@ pub fn is_ours(seen: &Observed) -> bool {
 /// Decides.
 #[must_use]
 pub fn decide(seen: &Observed, now: Timestamp) -> Plan {
-    if is_finished(&seen.job) {
+    let facts = &seen.facts;
+    // With the namespace everything goes, and nothing can be made in it any more.
+    if is_finished(&seen.job) || seen.namespace_goes {
         return clean_up(seen);
     }
-    if let Some(failing) = &seen.facts.failing {
+    if let Some(failing) = &facts.failing {
         return failed(seen, failing.fact.message.clone());
     }
-    if seen.job.metadata.deletion_timestamp.is_some() && seen.facts.purge_intent.is_none() {
-        return fail(seen, "the RestoreJob was deleted; the cluster was not touched".to_owned());
+    if let Some(abandoned) = &facts.abandoned {
+        return failed(seen, abandoned.fact.message.clone());
+    }
+    if facts.purge_intent.is_none()
+        && let Some(why) = unwanted(&seen.job)
+    {
+        return fail(seen, format!("{why}; the cluster was not touched"));
+    }
+    if let Some(plan) = back::orphaned(seen) {
+        return plan;
+    }
+    if facts.verified.is_none() && back::is_spared(seen) {
+        return back::spare(seen, now);
+    }
+    if facts.verified.is_some() {
+        return renew::finish(seen, now);
     }
     match next_step(seen) {
         Some(Step::Validated) => begin::validate(seen, now),
         Some(Step::Preflighted) => begin::preflight(seen, now),
-        Some(_) if is_dry_run(seen) => begin::succeed_dry(seen),
+        Some(_) if options(seen).dry_run => begin::succeed_dry(seen),
+        Some(Step::SafetySnapshotTaken) => safety::snapshot(seen, now),
         Some(Step::Suspended) => fence::suspend(seen, now),
         Some(Step::EtcdClusterSpecCaptured) => purge::capture(seen, now),
+        Some(Step::VolumeKept) => purge::keep(seen, now),
         Some(Step::TargetPurged) => purge::purge(seen, now),
         Some(Step::Recreated) => renew::recreate(seen, now),
         Some(Step::Verified) => renew::verify(seen, now),
-        Some(Step::Resumed) => fence::resume(seen),
-        None => renew::succeed(seen),
+        Some(Step::Resumed) | None => renew::finish(seen, now),
     }
+}
+
+/// Why somebody wants the restore to end: they say so, or delete it.
+fn unwanted(job: &RestoreJob) -> Option<&'static str> {
+    if job.metadata.deletion_timestamp.is_some() {
+        return Some("the RestoreJob was deleted");
+    }
+    let aborted = job.annotations().get(warden::ABORT).is_some_and(|value| value == "true");
+    aborted.then_some("the restore was aborted on request")
+}
+
+/// What the job's options said when it began.
+fn options(seen: &Observed) -> Options {
+    seen.facts.inputs.as_ref().map(|inputs| inputs.fact.options).unwrap_or_default()
 }
 
 /// Whether the job's phase is final.
@@ -287,7 +363,7 @@ fn clean_up(seen: &Observed) -> Plan {
 
 /// Ends the restore. That it ends is written down before anything is put back, or the next look would go on with it.
 fn fail(seen: &Observed, message: String) -> Plan {
-    if seen.facts.release.is_some() {
+    if seen.facts.inputs.is_some() {
         let failing = Action::Record(Fact::Failing(Failing { message }));
         return Plan::act([failing], reason::RESTORE_FAILED, "the restore is given up");
     }
@@ -309,7 +385,7 @@ fn failed(seen: &Observed, message: String) -> Plan {
 /// The time that the whole restore has, once its inputs are recorded.
 fn left(inputs: &Dated<Inputs>, now: Timestamp) -> Duration {
     let since = inputs.at.as_ref().map_or(now, |at| at.0);
-    remaining(since, u64::try_from(inputs.fact.timeout_seconds).unwrap_or_default(), now)
+    remaining(since, u64::try_from(inputs.fact.options.timeout_seconds).unwrap_or_default(), now)
 }
 
 fn remaining(since: Timestamp, seconds: u64, now: Timestamp) -> Duration {
@@ -317,16 +393,11 @@ fn remaining(since: Timestamp, seconds: u64, now: Timestamp) -> Duration {
     Duration::from_secs(seconds).saturating_sub(elapsed)
 }
 
-fn is_dry_run(seen: &Observed) -> bool {
-    seen.facts.inputs.as_ref().is_some_and(|inputs| inputs.fact.dry_run)
-}
-
 /// The end, where the restore may still end without anything done to the cluster.
 fn out_of_time(seen: &Observed, now: Timestamp, left_over: &str) -> Option<Plan> {
     let inputs = seen.facts.inputs.as_ref()?;
-    left(inputs, now)
-        .is_zero()
-        .then(|| fail(seen, format!("the restore did not end within {} s; {left_over}", inputs.fact.timeout_seconds)))
+    let seconds = inputs.fact.options.timeout_seconds;
+    left(inputs, now).is_zero().then(|| fail(seen, format!("the restore did not end within {seconds} s; {left_over}")))
 }
 
 fn uid(object: &DynamicObject) -> String {

@@ -1,22 +1,19 @@
 //! What a restore has found out and done, written down where it outlives everything that the restore deletes.
 //!
-//! Each fact is a ControllerRevision of its own: its data cannot be changed, its name is fixed by job and fact, and
-//! nobody owns it, so that a RestoreJob that is deleted by force does not take it along. Where a restore stands follows
-//! from the facts; status only tells.
+//! Each fact is a ControllerRevision of its own ([`super::records`]): its data cannot be changed and nobody owns it, so
+//! that a RestoreJob that is deleted by force does not take it along. Where a restore stands follows from the facts;
+//! status only tells. Facts that exclude each other share one name, so that only the first of them can be written:
+//! giving up and the purge's intent, and the ways in which an attempt ends.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Serialize};
 
+use super::options::Options;
 use super::source::Source;
 use crate::api::agent::Rehearsal;
 use crate::api::common::TypedReference;
-use crate::api::names::{self, warden};
-use crate::api::restorejob::RestoreJob;
 
 /// One fact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +23,8 @@ pub enum Fact {
     Inputs(Box<Inputs>),
     /// The restore was rehearsed.
     Preflight(Box<Preflight>),
+    /// The old cluster was snapshot, or why not.
+    SafetySnapshot(Box<Safety>),
     /// How the application's HelmRelease was found.
     Release(Release),
     /// The suspend holds: nothing renders the application's objects.
@@ -34,16 +33,22 @@ pub enum Fact {
     Capture(Box<Capture>),
     /// From here on the old cluster may be gone.
     PurgeIntent(PurgeIntent),
-    /// Everything of the old cluster is gone.
+    /// The restore is given up before anything was deleted; what it did is being put back.
+    Failing(Failing),
+    /// The old volumes outlive what is deleted.
+    Kept(Kept),
+    /// Everything of what stood there is gone.
     Purged(Purged),
     /// The new cluster exists.
     Created(Created),
-    /// The new cluster has the Backup's data.
+    /// The new cluster has the data that it was made from.
     Verified(Verified),
+    /// An attempt failed; the old data is put back.
+    RollBack(RollBack),
+    /// A person ended the restore as things are.
+    Abandoned(Abandoned),
     /// The HelmRelease is as it was found.
     Resumed(Resumed),
-    /// The restore is given up; what it did is being put back.
-    Failing(Failing),
 }
 
 /// What is restored, and into what.
@@ -58,18 +63,30 @@ pub struct Inputs {
     pub application: TypedReference,
     /// The EtcdCluster.
     pub cluster: String,
-    /// Whether the restore ends after its rehearsal.
-    pub dry_run: bool,
-    /// Seconds that the restore may take from here.
-    pub timeout_seconds: i64,
+    /// What the job's options said.
+    pub options: Options,
 }
 
 /// The restore was rehearsed, in the image that will do it, and nothing was changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Preflight {
+    /// Which rehearsal, from 0: one that has grown old is repeated.
+    pub round: u32,
     /// What the rehearsal's etcd said of the data.
     pub rehearsal: Option<Rehearsal>,
+    /// How far it raised the revision, and the restore will.
+    pub bump: i64,
+}
+
+/// The snapshot of the old cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Safety {
+    /// What is stored, where there is one.
+    pub source: Option<Source>,
+    /// Why there is none.
+    pub skipped: Option<String>,
 }
 
 /// How the application's HelmRelease was found; written before it is suspended.
@@ -106,25 +123,71 @@ pub struct Failing {
 pub struct Capture {
     /// The whole object.
     pub object: serde_json::Value,
+    /// Where it was read, if not from the API server: the cluster was missing.
+    pub found_in: Option<String>,
+}
+
+impl Capture {
+    /// The UID of the captured cluster, while there is one.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        let uid = self.object.pointer("/metadata/uid").and_then(serde_json::Value::as_str);
+        uid.filter(|_| self.found_in.is_none()).unwrap_or_default()
+    }
 }
 
 /// The old cluster, as it is deleted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PurgeIntent {
-    /// Its UID.
+    /// Its UID; empty where there was none.
     pub cluster_uid: String,
+    /// The volumes that are to outlive it.
+    pub volumes: Vec<Volume>,
+    /// The highest revision that a member told, where one answered.
+    pub revision: Option<i64>,
 }
 
-/// The old cluster is gone.
+/// A volume claim of an old member, with what it takes to give it back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    /// Name of the claim.
+    pub claim: String,
+    /// Its UID.
+    pub uid: String,
+    /// The member.
+    pub member: String,
+    /// The member's database in it.
+    pub sub_path: String,
+    /// Who owns it.
+    pub owners: Vec<OwnerReference>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The old volumes outlive what is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Purged {}
+pub struct Kept {
+    /// Names of the claims.
+    pub claims: Vec<String>,
+}
+
+/// What stood there is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Purged {
+    /// The attempt that found it gone: 0 is the restore, further ones put the old data back.
+    pub attempt: u32,
+}
 
 /// The new cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Created {
+    /// The attempt that made it.
+    pub attempt: u32,
     /// Its UID.
     pub cluster_uid: String,
 }
@@ -133,133 +196,126 @@ pub struct Created {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Verified {
-    /// Members that were ready.
-    pub ready_members: i32,
+    /// The attempt that made it.
+    pub attempt: u32,
+    /// Members whose data was proven.
+    pub members: i32,
+    /// Members that it should have.
+    pub replicas: i32,
+    /// The highest revision that a member told.
+    pub revision: i64,
+    /// HashKV of those members, at the rehearsal's revision.
+    #[serde(rename = "hashKV")]
+    pub hash_kv: Option<u32>,
+}
+
+/// Where old data is put back from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "camelCase")]
+pub enum OldData {
+    /// The old cluster, which still stands.
+    #[serde(rename_all = "camelCase")]
+    Standing {
+        /// Its UID.
+        cluster_uid: String,
+    },
+    /// A kept volume.
+    #[serde(rename_all = "camelCase")]
+    Volume {
+        /// Its claim.
+        claim: String,
+        /// The database in it.
+        sub_path: String,
+    },
+    /// The safety snapshot.
+    Snapshot(Box<Source>),
+}
+
+/// An attempt failed; the old data is put back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RollBack {
+    /// The attempt that begins, from 1.
+    pub attempt: u32,
+    /// Why the one before failed.
+    pub why: String,
+    /// Where the data comes from.
+    pub source: OldData,
+    /// How far the revision is raised.
+    pub bump: i64,
+}
+
+/// A person ended the restore as things are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Abandoned {
+    /// The attempt that was under way.
+    pub attempt: u32,
+    /// What was in the way.
+    pub message: String,
 }
 
 impl Fact {
-    /// The fact's word, which ends its record's name.
+    /// The fact's word in logs and on records.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
             Self::Inputs(_) => "inputs",
             Self::Preflight(_) => "preflight",
+            Self::SafetySnapshot(_) => "safety-snapshot",
             Self::Release(_) => "release",
             Self::Suspended(_) => "suspended",
             Self::Capture(_) => "capture",
             Self::PurgeIntent(_) => "purge-intent",
+            Self::Failing(_) => "failing",
+            Self::Kept(_) => "kept",
             Self::Purged(_) => "purged",
             Self::Created(_) => "created",
             Self::Verified(_) => "verified",
+            Self::RollBack(_) => "roll-back",
+            Self::Abandoned(_) => "abandoned",
             Self::Resumed(_) => "resumed",
-            Self::Failing(_) => "failing",
         }
     }
 
-    fn number(&self) -> i64 {
+    /// The end of its record's name. Facts that exclude each other have the same.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let nth = |place: &str, number: u32| if number == 0 { place.to_owned() } else { format!("{place}-{number}") };
+        match self {
+            Self::PurgeIntent(_) | Self::Failing(_) => "commit".to_owned(),
+            Self::Preflight(fact) => nth("preflight", fact.round),
+            Self::Purged(fact) => nth("purged", fact.attempt),
+            Self::Created(fact) => nth("created", fact.attempt),
+            Self::Verified(fact) => nth("outcome", fact.attempt),
+            Self::RollBack(fact) => nth("outcome", fact.attempt.saturating_sub(1)),
+            Self::Abandoned(fact) => nth("outcome", fact.attempt),
+            Self::Inputs(_)
+            | Self::SafetySnapshot(_)
+            | Self::Release(_)
+            | Self::Suspended(_)
+            | Self::Capture(_)
+            | Self::Kept(_)
+            | Self::Resumed(_) => self.word().to_owned(),
+        }
+    }
+
+    /// The fact's number in the order of a restore.
+    #[must_use]
+    pub fn number(&self) -> i64 {
         match self {
             Self::Inputs(_) => 1,
             Self::Preflight(_) => 2,
-            Self::Release(_) => 3,
-            Self::Suspended(_) => 4,
-            Self::Capture(_) => 5,
-            Self::PurgeIntent(_) => 6,
-            Self::Purged(_) => 7,
-            Self::Created(_) => 8,
-            Self::Verified(_) => 9,
-            Self::Resumed(_) => 10,
-            Self::Failing(_) => 11,
+            Self::SafetySnapshot(_) => 3,
+            Self::Release(_) => 4,
+            Self::Suspended(_) => 5,
+            Self::Capture(_) => 6,
+            Self::PurgeIntent(_) | Self::Failing(_) => 7,
+            Self::Kept(_) => 8,
+            Self::Purged(_) => 9,
+            Self::Created(_) => 10,
+            Self::Verified(_) | Self::RollBack(_) | Self::Abandoned(_) => 11,
+            Self::Resumed(_) => 12,
         }
-    }
-}
-
-/// A fact and when it was written down.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dated<T> {
-    /// The fact.
-    pub fact: T,
-    /// When.
-    pub at: Option<Time>,
-}
-
-/// Everything that is on record about one restore.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
-    /// See [`Fact::Inputs`].
-    pub inputs: Option<Dated<Inputs>>,
-    /// See [`Fact::Preflight`].
-    pub preflight: Option<Dated<Preflight>>,
-    /// See [`Fact::Release`].
-    pub release: Option<Dated<Release>>,
-    /// See [`Fact::Suspended`].
-    pub suspended: Option<Dated<Suspended>>,
-    /// See [`Fact::Capture`].
-    pub capture: Option<Dated<Capture>>,
-    /// See [`Fact::PurgeIntent`].
-    pub purge_intent: Option<Dated<PurgeIntent>>,
-    /// See [`Fact::Purged`].
-    pub purged: Option<Dated<Purged>>,
-    /// See [`Fact::Created`].
-    pub created: Option<Dated<Created>>,
-    /// See [`Fact::Verified`].
-    pub verified: Option<Dated<Verified>>,
-    /// See [`Fact::Resumed`].
-    pub resumed: Option<Dated<Resumed>>,
-    /// See [`Fact::Failing`].
-    pub failing: Option<Dated<Failing>>,
-}
-
-/// A record that cannot be read. Terminal for a look, retried by the next: a newer version may read it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ControllerRevision {name} holds no fact about a restore: {why}")]
-pub struct Unreadable {
-    name: String,
-    why: String,
-}
-
-impl Facts {
-    /// Reads the records. One that cannot be read is an error, for to overlook a fact is to do it again.
-    pub fn read(records: &[ControllerRevision]) -> Result<Self, Unreadable> {
-        let mut facts = Self::default();
-        for record in records {
-            let unreadable = |why: String| Unreadable { name: record.name_any(), why };
-            let data = record.data.as_ref().ok_or_else(|| unreadable("it is empty".to_owned()))?;
-            let fact: Fact = serde_json::from_value(data.0.clone()).map_err(|error| unreadable(error.to_string()))?;
-            facts.add(fact, record.creation_timestamp());
-        }
-        Ok(facts)
-    }
-
-    fn add(&mut self, fact: Fact, at: Option<Time>) {
-        match fact {
-            Fact::Inputs(fact) => self.inputs = Some(Dated { fact: *fact, at }),
-            Fact::Preflight(fact) => self.preflight = Some(Dated { fact: *fact, at }),
-            Fact::Release(fact) => self.release = Some(Dated { fact, at }),
-            Fact::Suspended(fact) => self.suspended = Some(Dated { fact, at }),
-            Fact::Capture(fact) => self.capture = Some(Dated { fact: *fact, at }),
-            Fact::PurgeIntent(fact) => self.purge_intent = Some(Dated { fact, at }),
-            Fact::Purged(fact) => self.purged = Some(Dated { fact, at }),
-            Fact::Created(fact) => self.created = Some(Dated { fact, at }),
-            Fact::Verified(fact) => self.verified = Some(Dated { fact, at }),
-            Fact::Resumed(fact) => self.resumed = Some(Dated { fact, at }),
-            Fact::Failing(fact) => self.failing = Some(Dated { fact, at }),
-        }
-    }
-}
-
-/// The record of a fact.
-#[must_use]
-pub fn record(job: &RestoreJob, fact: &Fact) -> ControllerRevision {
-    let uid = job.uid().unwrap_or_default();
-    ControllerRevision {
-        metadata: ObjectMeta {
-            name: Some(names::restore_record(&job.name_any(), &uid, fact.word())),
-            namespace: job.namespace(),
-            labels: Some(BTreeMap::from([(warden::RESTORE_JOB_UID.to_owned(), uid)])),
-            ..ObjectMeta::default()
-        },
-        // A fact always has a JSON form: all its keys are texts.
-        data: serde_json::to_value(fact).ok().map(RawExtension),
-        revision: fact.number(),
     }
 }

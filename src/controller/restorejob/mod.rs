@@ -4,12 +4,15 @@ pub mod apply;
 pub mod build;
 pub mod decide;
 pub mod facts;
+mod lost;
 pub mod observe;
 pub mod options;
 pub mod preflight;
+pub mod records;
 mod release;
 pub mod source;
 pub mod status;
+pub mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +79,7 @@ impl Reconciler for RestoreJobs {
             let now = Timestamp::now();
             let plan = decide(&seen, now);
             let fault = self.carry_out(&seen, &plan).await.err();
-            let verdict = fault.as_ref().map_or_else(|| plan.verdict.clone(), unavailable);
+            let verdict = fault.as_ref().map_or_else(|| plan.verdict.clone(), |fault| unavailable(fault, &plan));
             let idle = plan.actions.is_empty();
             // Between two looks of one reconcile nobody needs to be told.
             if idle || fault.is_some() {
@@ -126,9 +129,12 @@ impl RestoreJobs {
     }
 }
 
-/// An action that will be tried again.
-fn unavailable(fault: &apply::Fault) -> Verdict {
-    Verdict::Waiting { reason: reason::API_UNAVAILABLE, message: fault.told() }
+/// An action that will be tried again. That a person has to decide is more than that it failed.
+fn unavailable(fault: &apply::Fault, plan: &Plan) -> Verdict {
+    match &plan.verdict {
+        Verdict::Waiting { reason, .. } if *reason == reason::BLOCKED => plan.verdict.clone(),
+        _ => Verdict::Waiting { reason: reason::API_UNAVAILABLE, message: fault.told() },
+    }
 }
 
 /// Whether nothing is left to do for a job.
@@ -170,6 +176,8 @@ fn listen(watches: &mut Watches, queue: &Queue<RestoreJob>, jobs: &Store<Restore
     watches.members.notify(queue, move |member| unsettled(&known, member.namespace()));
     let known = jobs.clone();
     watches.member_pods.notify(queue, move |pod| unsettled(&known, pod.namespace()));
+    let known = jobs.clone();
+    watches.snapshots.notify(queue, move |snapshot| unsettled(&known, snapshot.namespace()));
     let known = jobs.clone();
     watches.claims.notify(queue, move |claim| unsettled(&known, claim.namespace()));
 }

@@ -1,19 +1,26 @@
 //! What a restore's next step depends on. Everything is read from the API server itself: what is deleted and created
 //! here must not hang on a copy that lags behind.
 
+pub mod live;
+pub mod volumes;
+
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta, PostParams};
 use kube::{Api, Client, Error, Resource, ResourceExt};
 
-use super::facts::{Facts, Unreadable};
-use super::{build, preflight, release};
+use self::live::{Live, live};
+use self::volumes::{Standing, volumes};
+use super::records::{Facts, Unreadable, restore_uid};
+use super::{build, lost, preflight, release};
 use crate::api::agent::Rehearsal;
 use crate::api::backup::Backup;
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::EtcdMember;
+use crate::api::etcdsnapshot::EtcdSnapshot;
 use crate::api::names::{operator, warden};
 use crate::api::restorejob::RestoreJob;
 use crate::checks::Known;
@@ -35,12 +42,40 @@ pub struct Observed {
     pub cluster: Known<DynamicObject>,
     /// The application's HelmRelease; read from the recorded inputs on, until it was put back.
     pub release: Known<Release>,
-    /// The preflight Job; read only until it has passed.
-    pub rehearsal: Known<Rehearsing>,
+    /// The newest preflight Job that has not passed; read only until nothing can be taken back.
+    pub rehearsal: Known<Rehearsed>,
+    /// The snapshot of the old cluster; read only until it is recorded.
+    pub snapshot: Known<EtcdSnapshot>,
     /// Whether the new cluster would be accepted; tried only right before the old one is deleted.
     pub recreation: Known<Recreation>,
-    /// What is left of the cluster's members; read only while the old cluster goes.
+    /// What is left of the cluster's members; read only while a cluster goes.
     pub remains: Known<Remains>,
+    /// What the members of the cluster that stands there tell; asked only where something depends on it.
+    pub live: Known<Live>,
+    /// How the volumes stand that were chosen to be kept, in the order of the record.
+    pub volumes: Known<Vec<Standing>>,
+    /// What a missing cluster was, from the last record or from Helm; read only where it is missing.
+    pub lost: Known<Lost>,
+    /// Whether the whole namespace is going; asked only of a job that was deleted.
+    pub namespace_goes: bool,
+}
+
+/// A cluster that is not there, as something else remembers it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lost {
+    /// The object.
+    pub object: serde_json::Value,
+    /// Who remembers.
+    pub found_in: String,
+}
+
+/// A rehearsal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsed {
+    /// How far it raises the revision.
+    pub bump: i64,
+    /// How it stands.
+    pub how: Rehearsing,
 }
 
 /// A HelmRelease, as far as a restore has to do with it.
@@ -96,6 +131,12 @@ pub struct Remnant {
     pub uid: String,
     /// UID of what controls it.
     pub owner_uid: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+    /// Since when it is going.
+    pub going_since: Option<Timestamp>,
+    /// What holds it.
+    pub finalizers: Vec<String>,
 }
 
 /// Why nothing could be seen at all.
@@ -126,26 +167,125 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
     let read = |what: &'static str| move |source: Error| ObserveError::Read { what, source };
     let Some(job) = jobs.get_opt(name).await.map_err(read("the RestoreJob"))? else { return Ok(None) };
     let records: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
-    let selector = format!("{}={}", warden::RESTORE_JOB_UID, job.uid().unwrap_or_default());
+    let selector = format!("{}={}", warden::RESTORE_JOB_UID, restore_uid(&job));
     let records = records.list(&ListParams::default().labels(&selector)).await.map_err(read("the records"))?;
     let facts = Facts::read(&records.items).map_err(ObserveError::Records)?;
-    let begins = facts.inputs.is_none();
-    let rehearses = facts.inputs.is_some() && facts.preflight.is_none();
-    let intends = facts.capture.is_some() && facts.purge_intent.is_none();
-    let goes = facts.purge_intent.is_some() && facts.purged.is_none();
-    let backups: Api<Backup> = Api::namespaced(client.clone(), namespace);
+    let needs = Needs::of(&job, &facts);
     let api = clusters(client, namespace);
-    let released = facts.inputs.is_some() && facts.resumed.is_none();
-    let (backup, others, cluster, release, rehearsal, recreation, remains) = tokio::join!(
-        when(begins, async { answer(backups.get(&job.spec.backup_ref.name).await) }),
-        when(begins, async { listed(jobs.list(&ListParams::default()).await.map(|list| list.items)) }),
+    let backups: Api<Backup> = Api::namespaced(client.clone(), namespace);
+    let snapshots: Api<EtcdSnapshot> = Api::namespaced(client.clone(), namespace);
+    let safety = build::safety_snapshot_name(&job);
+    let (backup, others, cluster, release, rehearsal, snapshot, remains, namespace_goes) = tokio::join!(
+        when(needs.has(Need::Backup), async { answer(backups.get(&job.spec.backup_ref.name).await) }),
+        when(needs.has(Need::Backup), async { listed(jobs.list(&ListParams::default()).await.map(|list| list.items)) }),
         async { answer(api.get(APP_CLUSTER_NAME).await) },
-        when(released, release::read(client, namespace, &facts)),
-        when(rehearses, rehearsal(client, &job)),
-        when(intends, recreation(client, &job, &facts)),
-        when(goes, async { listed(remains(client, namespace).await) }),
+        when(needs.has(Need::Release), release::read(client, namespace, &facts)),
+        when(needs.has(Need::Rehearsal), rehearsal(client, &job, &facts)),
+        when(needs.has(Need::Snapshot), async { answer(snapshots.get(&safety).await) }),
+        when(needs.has(Need::Remains), async { listed(remains(client, namespace).await) }),
+        goes(client, &job),
     );
-    Ok(Some(Observed { job, facts, backup, others, cluster, release, rehearsal, recreation, remains }))
+    let chosen = facts.purge_intent.as_ref().map(|intent| intent.fact.volumes.clone()).unwrap_or_default();
+    let absent = matches!(cluster, Known::Absent);
+    let (recreation, live, volumes, lost) = tokio::join!(
+        when(needs.has(Need::Recreation), recreation(client, &job, &facts)),
+        when(needs.has(Need::Live), members(client, &cluster, needs.hash_at)),
+        when(needs.has(Need::Volumes), volumes(client, namespace, &chosen)),
+        when(needs.has(Need::Target) && absent, lost::read(client, namespace, &facts)),
+    );
+    Ok(Some(Observed {
+        job,
+        facts,
+        backup,
+        others,
+        cluster,
+        release,
+        rehearsal,
+        snapshot,
+        recreation,
+        remains,
+        live,
+        volumes,
+        lost,
+        namespace_goes,
+    }))
+}
+
+/// What may have to be read for the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    Backup,
+    Target,
+    Release,
+    Rehearsal,
+    Snapshot,
+    Recreation,
+    Remains,
+    Live,
+    Volumes,
+}
+
+/// What has to be read.
+struct Needs {
+    all: Vec<Need>,
+    hash_at: Option<i64>,
+}
+
+impl Needs {
+    fn of(job: &RestoreJob, facts: &Facts) -> Self {
+        let begun = facts.inputs.is_some();
+        let intent = facts.purge_intent.is_some();
+        let captured = facts.capture.is_some();
+        let attempt = facts.attempt();
+        let purged = facts.purged.contains_key(&attempt);
+        let created = facts.created.contains_key(&attempt);
+        let open = facts.verified.is_none() && !super::decide::is_finished(job);
+        let to_rehearse = begun && !intent && (facts.preflights.is_empty() || captured);
+        let needs = [
+            (Need::Backup, !begun),
+            (Need::Target, begun && !captured),
+            (Need::Release, begun && facts.resumed.is_none()),
+            (Need::Rehearsal, to_rehearse),
+            (Need::Snapshot, !facts.preflights.is_empty() && facts.safety.is_none()),
+            (Need::Recreation, captured && !intent && facts.failing.is_none()),
+            (Need::Remains, intent && !purged && open),
+            (Need::Live, open && (to_rehearse || (intent && !purged) || created)),
+            (Need::Volumes, intent),
+        ];
+        let expected = facts.preflight().filter(|_| attempt == 0 && created);
+        let rehearsed = expected.and_then(|preflight| preflight.fact.rehearsal.as_ref());
+        Self {
+            all: needs.into_iter().filter_map(|(need, is_needed)| is_needed.then_some(need)).collect(),
+            hash_at: rehearsed.map(|rehearsal| rehearsal.hash_revision),
+        }
+    }
+
+    fn has(&self, need: Need) -> bool {
+        self.all.contains(&need)
+    }
+}
+
+/// Whether the namespace is on its way out, and the job with it.
+async fn goes(client: &Client, job: &RestoreJob) -> bool {
+    if job.metadata.deletion_timestamp.is_none() {
+        return false;
+    }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_metadata(&job.namespace().unwrap_or_default()).await;
+    found.is_ok_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
+}
+
+async fn members(client: &Client, cluster: &Known<DynamicObject>, hash_at: Option<i64>) -> Known<Live> {
+    let object = match cluster {
+        Known::Found(object) => object,
+        Known::Absent => return Known::Absent,
+        Known::Unknown(why) => return Known::Unknown(why.clone()),
+    };
+    let typed = serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
+    match typed {
+        Ok(cluster) => live(client, &cluster, hash_at).await,
+        Err(error) => Known::Unknown(error.to_string()),
+    }
 }
 
 async fn when<T>(needed: bool, read: impl Future<Output = Known<T>>) -> Known<T> {
@@ -168,19 +308,22 @@ fn listed<T>(result: Result<T, Error>) -> Known<T> {
     }
 }
 
-async fn rehearsal(client: &Client, job: &RestoreJob) -> Known<Rehearsing> {
+/// The rehearsal that has not passed: the first, or one that repeats the others.
+async fn rehearsal(client: &Client, job: &RestoreJob, facts: &Facts) -> Known<Rehearsed> {
     let namespace = job.namespace().unwrap_or_default();
     let jobs: Api<Job> = Api::namespaced(client.clone(), &namespace);
-    let name = build::preflight_name(job);
+    let round = facts.preflights.keys().last().map_or(0, |round| round.saturating_add(1));
+    let name = build::preflight_name(job, round);
     let run = match answer(jobs.get(&name).await) {
         Known::Found(run) => run,
         Known::Absent => return Known::Absent,
         Known::Unknown(why) => return Known::Unknown(why),
     };
+    let bump = run.annotations().get(warden::REVISION_BUMP).and_then(|bump| bump.parse().ok()).unwrap_or_default();
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
     match pods.list(&of_job).await {
-        Ok(pods) => Known::Found(preflight::outcome(&run, &pods.items)),
+        Ok(pods) => Known::Found(Rehearsed { bump, how: preflight::outcome(&run, &pods.items) }),
         Err(error) => Known::Unknown(message(&error)),
     }
 }
@@ -188,8 +331,8 @@ async fn rehearsal(client: &Client, job: &RestoreJob) -> Known<Rehearsing> {
 /// Tries the new cluster under its real name, without keeping it. Existence is checked after everything else, so that a
 /// taken name means that all the rest passed.
 async fn recreation(client: &Client, job: &RestoreJob, facts: &Facts) -> Known<Recreation> {
-    let (Some(capture), Some(inputs)) = (&facts.capture, &facts.inputs) else { return Known::Absent };
-    let Some(cluster) = build::cluster(job, &capture.fact, &inputs.fact) else {
+    let (Some(capture), Some(start)) = (&facts.capture, build::Start::of(facts)) else { return Known::Absent };
+    let Some(cluster) = build::cluster(job, &capture.fact, &start) else {
         return Known::Found(Recreation::Refused("what was captured is no EtcdCluster".to_owned()));
     };
     let api = clusters(client, &job.namespace().unwrap_or_default());
@@ -237,5 +380,8 @@ fn remnant<K>(object: &PartialObjectMeta<K>, owner_kind: &str) -> Remnant {
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         owner_uid: owner.max().cloned().unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        going_since: metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        finalizers: metadata.finalizers.clone().unwrap_or_default(),
     }
 }

@@ -15,7 +15,13 @@ pub fn outcome(job: &Job, pods: &[Pod]) -> Rehearsing {
         |type_: &str| conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True");
     let last = pods.iter().filter_map(last_end).max_by_key(|(at, _)| *at).map(|(_, ended)| ended);
     if holds("Complete").is_some() {
-        return Rehearsing::Passed(last.and_then(|ended| ended.report).and_then(|report| report.rehearsal));
+        // What the restored cluster is compared with later; without it nothing could be proven.
+        return match last.and_then(|ended| ended.report).and_then(|report| report.rehearsal) {
+            Some(rehearsal) => Rehearsing::Passed(Some(rehearsal)),
+            None => {
+                Rehearsing::Failed("it ended well, but its Pod was gone before it could tell what it found".to_owned())
+            }
+        };
     }
     if let Some(failed) = holds("Failed") {
         let job_says = || {
@@ -25,6 +31,7 @@ pub fn outcome(job: &Job, pods: &[Pod]) -> Rehearsing {
         return Rehearsing::Failed(last.map_or_else(job_says, |ended| told(&ended)));
     }
     Rehearsing::Running(match last {
+        Some(ended) if ended.code == 0 => "the rehearsal has passed; its Job is finishing".to_owned(),
         Some(ended) => format!("the rehearsal is tried again: {}", told(&ended)),
         None => "the rehearsal runs".to_owned(),
     })
@@ -83,7 +90,10 @@ mod tests {
             Rehearsing::Passed(Some(rehearsal)) => assert_eq!((rehearsal.revision, rehearsal.keys), (7, 3)),
             other => panic!("{other:?}"),
         }
-        assert!(matches!(outcome(&Job::default(), &pods), Rehearsing::Running(_)));
+        assert!(matches!(outcome(&Job::default(), &pods), Rehearsing::Running(said) if said.contains("tried again")));
+        let finishing = outcome(&Job::default(), &[pod(0, PASSED, late)]);
+        assert!(matches!(&finishing, Rehearsing::Running(said) if said.contains("finishing")), "{finishing:?}");
+        assert!(matches!(outcome(&job("Complete"), &[]), Rehearsing::Failed(said) if said.contains("gone")));
         assert_eq!(outcome(&job("Failed"), &[]), Rehearsing::Failed("R: M".to_owned()));
         assert!(
             matches!(outcome(&job("Failed"), &[pod(137, "", late)]), Rehearsing::Failed(said) if said.contains("137"))

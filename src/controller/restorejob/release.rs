@@ -5,8 +5,8 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, Error, ResourceExt};
 use serde_json::{Value, json};
 
-use super::facts::Facts;
 use super::observe::{Release, answer};
+use super::records::Facts;
 use crate::checks::Known;
 use crate::k8s::apply::FIELD_MANAGER;
 use crate::k8s::error::message;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api::backup::{Backup, driver_metadata, phase};
-use crate::api::common::S3Location;
+use crate::api::common::{Artifact, S3Location};
 use crate::api::s3uri::{ArtifactUri, snapshot_key};
 use crate::controller::backup::payload::{self, PayloadError};
 
@@ -89,13 +89,31 @@ pub fn source(backup: &Backup) -> Result<Source, Unusable> {
         return Err(Unusable::Payload { name, fault: PayloadError::NoDestination });
     };
     s3.key = Some(key);
-    Ok(Source {
-        s3,
-        sha256: artifact.checksum.and_then(|sum| sum.strip_prefix("sha256:").map(ToOwned::to_owned)),
-        size_bytes: artifact.size_bytes,
-        revision: artifact.revision,
-        etcd_version: artifact.etcd_version,
-    })
+    Ok(Source::recorded(&artifact, s3))
+}
+
+impl Source {
+    /// What an artefact records of an object that lies there; `None` where it does not name one in that bucket.
+    #[must_use]
+    pub fn of(artifact: &Artifact, destination: S3Location) -> Option<Self> {
+        match artifact.uri.parse() {
+            Ok(ArtifactUri::S3 { bucket, key }) if bucket == destination.bucket => {
+                Some(Self::recorded(artifact, S3Location { key: Some(key), ..destination }))
+            }
+            Ok(ArtifactUri::S3 { .. } | ArtifactUri::File { .. }) | Err(_) => None,
+        }
+    }
+
+    fn recorded(artifact: &Artifact, s3: S3Location) -> Self {
+        let sum = artifact.checksum.as_deref().and_then(|sum| sum.strip_prefix("sha256:"));
+        Self {
+            s3,
+            sha256: sum.map(ToOwned::to_owned),
+            size_bytes: artifact.size_bytes,
+            revision: artifact.revision,
+            etcd_version: artifact.etcd_version.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

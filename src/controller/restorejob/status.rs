@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::decide::{Step, Verdict, reached};
+use super::facts::{OldData, Safety};
 use super::observe::Observed;
 use crate::api::backupjob::phase;
 use crate::api::condition::{Finding, set};
@@ -22,6 +23,10 @@ pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobS
         set(conditions, &finding, generation, now);
         status.step = Some(step.word().to_owned());
     }
+    if let Some(finding) = rolled_back(seen) {
+        set(conditions, &finding, generation, now);
+        status.step = Some(reason::ROLLING_BACK.to_owned());
+    }
     let (phase, holds, reason, message) = match verdict {
         Verdict::Gone => return status,
         Verdict::Waiting { reason, message } => (phase::RUNNING, false, *reason, message.clone()),
@@ -29,6 +34,9 @@ pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobS
         Verdict::DryRun { message } => (phase::SUCCEEDED, true, reason::DRY_RUN_COMPLETED, message.clone()),
         Verdict::Failed { message } => (phase::FAILED, false, reason::RESTORE_FAILED, message.clone()),
     };
+    if reason == reason::BLOCKED {
+        status.step = Some(reason::BLOCKED.to_owned());
+    }
     if is_terminal(phase) {
         status.message = Some(message.clone());
         status.completed_at.get_or_insert(Time(now));
@@ -50,6 +58,23 @@ fn told(seen: &Observed, step: Step) -> (&'static str, String) {
             (reason::INPUTS_RECORDED, format!("s3://{bucket}/{key} is restored"))
         }
         Step::Preflighted => (reason::REHEARSED, rehearsed(seen)),
+        Step::SafetySnapshotTaken => match facts.safety.as_ref().map(|safety| &safety.fact) {
+            Some(Safety { source: Some(source), .. }) => {
+                let key = source.s3.key.clone().unwrap_or_default();
+                (reason::SAFETY_SNAPSHOT_STORED, format!("the old data is stored as s3://{}/{key}", source.s3.bucket))
+            }
+            Some(Safety { skipped, .. }) => {
+                let why = skipped.clone().unwrap_or_default();
+                (reason::SAFETY_SNAPSHOT_SKIPPED, format!("no snapshot of the old data: {why}"))
+            }
+            None => (reason::SAFETY_SNAPSHOT_SKIPPED, String::new()),
+        },
+        Step::VolumeKept => match facts.kept.as_ref().map(|kept| kept.fact.claims.join(", ")) {
+            Some(claims) if !claims.is_empty() => {
+                (reason::VOLUMES_KEPT, format!("PersistentVolumeClaim {claims} outlives the old cluster"))
+            }
+            Some(_) | None => (reason::NO_VOLUME, "the old cluster had no volume to keep".to_owned()),
+        },
         Step::Suspended if facts.release.as_ref().is_some_and(|release| release.fact.exists) => {
             (reason::RELEASE_SUSPENDED, "the HelmRelease is suspended and no Helm run is under way".to_owned())
         }
@@ -62,20 +87,40 @@ fn told(seen: &Observed, step: Step) -> (&'static str, String) {
             (reason::CLUSTER_PURGED, "the old EtcdCluster, its members, Pods and volumes are gone".to_owned())
         }
         Step::Recreated => {
-            let uid = facts.created.as_ref().map(|created| created.fact.cluster_uid.clone()).unwrap_or_default();
+            let uid = facts.created.get(&0).map(|created| created.fact.cluster_uid.clone()).unwrap_or_default();
             (reason::CLUSTER_RECREATED, format!("the new EtcdCluster has UID {uid}"))
         }
         Step::Verified => {
-            let ready = facts.verified.as_ref().map(|verified| verified.fact.ready_members).unwrap_or_default();
-            (reason::CLUSTER_VERIFIED, format!("the new EtcdCluster is available, {ready} members are ready"))
+            let verified = facts.verified.as_ref().map(|verified| verified.fact.clone()).unwrap_or_default();
+            let hash = verified.hash_kv.map(|hash| format!(", hash {hash:08x} as rehearsed")).unwrap_or_default();
+            let (members, replicas) = (verified.members, verified.replicas);
+            let message =
+                format!("{members} of {replicas} members have the data: revision {}{hash}", verified.revision);
+            (reason::CLUSTER_VERIFIED, message)
         }
     }
+}
+
+/// How old data is put back, if it is.
+fn rolled_back(seen: &Observed) -> Option<Finding> {
+    let rollback = &seen.facts.rollback()?.fact;
+    let from = match &rollback.source {
+        OldData::Standing { .. } => "the old cluster, which still stands".to_owned(),
+        OldData::Volume { claim, .. } => format!("volume {claim}"),
+        OldData::Snapshot(source) => {
+            format!("s3://{}/{}", source.s3.bucket, source.s3.key.clone().unwrap_or_default())
+        }
+    };
+    let done = seen.facts.verified.is_some();
+    let reason = if done { reason::ROLLED_BACK } else { reason::ROLLING_BACK };
+    let message = format!("attempt {} puts the old data back, from {from}: {}", rollback.attempt, rollback.why);
+    Some(Finding { type_: reason::ROLLED_BACK, status: done, reason: reason.to_owned(), message })
 }
 
 /// What the rehearsal found, as a sentence.
 #[must_use]
 pub fn rehearsed(seen: &Observed) -> String {
-    match seen.facts.preflight.as_ref().and_then(|preflight| preflight.fact.rehearsal.as_ref()) {
+    match seen.facts.preflight().and_then(|preflight| preflight.fact.rehearsal.as_ref()) {
         Some(found) => format!(
             "etcd came up on the restored data: revision {}, {} keys, hash {:08x} at revision {}, rebuilt by etcdutl {}",
             found.revision, found.keys, found.hash_kv, found.hash_revision, found.etcdutl_version

@@ -1,253 +1,22 @@
 //! Restores in a small world without clocks or servers: every action may be the last before a crash, every action may
 //! be done twice, and the world moves on by itself in between.
 
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+mod back;
+mod invariants;
+mod world;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::decide::{Action, Plan, Verdict, decide, is_finished};
-use super::facts::{Facts, record};
-use super::observe::{Observed, Recreation, Rehearsing, Release, Remains, Remnant};
-use super::status::status;
-use super::{build, is_settled};
-use crate::api::backup::Backup;
+use self::world::{Turn, World, cluster, crash_at, disturbances, never, start};
+use super::decide::{Verdict, decide, is_finished};
+use super::observe::volumes::Standing;
+use super::observe::{Lost, Recreation};
 use crate::api::names::warden;
-use crate::api::restorejob::{RestoreJob, reason};
+use crate::api::restorejob::reason;
 use crate::checks::Known;
-
-fn from<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
-    serde_json::from_value(json).unwrap()
-}
-
-fn start() -> Timestamp {
-    Timestamp::from_second(1_800_000_000).unwrap()
-}
-
-/// What is there, and how it behaves.
-#[derive(Clone, Debug)]
-struct World {
-    now: Timestamp,
-    job: RestoreJob,
-    job_gone: bool,
-    backup: Known<Backup>,
-    records: Vec<ControllerRevision>,
-    cluster: Option<DynamicObject>,
-    remains: Remains,
-    release: Option<Release>,
-    rehearsal: Known<Rehearsing>,
-    rehearsal_ends: Rehearsing,
-    recreation: Recreation,
-    becomes_ready: bool,
-    log: Vec<&'static str>,
-}
-
-fn backup() -> Backup {
-    from(json!({
-        "metadata": {"name": "b"},
-        "spec": {"applicationRef": {"kind": "Etcd", "name": "etcd"},
-            "strategyRef": {"apiGroup": "strategy.backups.cozystack.io", "kind": "Etcd", "name": "s3"},
-            "driverMetadata": {"etcd.aenix.io/bucket": "bucket", "etcd.aenix.io/endpoint": "s3:9000",
-                "etcd.aenix.io/credentials-secret-name": "creds"}},
-        "status": {"phase": "Ready", "artifact": {"uri": "s3://bucket/x.db"}},
-    }))
-}
-
-fn cluster() -> DynamicObject {
-    from(json!({
-        "apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
-        "metadata": {"name": "etcd", "uid": "old", "resourceVersion": "7", "labels": {"a": "b"}},
-        "spec": {"version": "3.6.11", "replicas": 3, "unknown": {"field": 1}},
-        "status": {"readyMembers": 3},
-    }))
-}
-
-impl World {
-    fn new() -> Self {
-        let member = Remnant { name: "etcd-a".to_owned(), uid: "m".to_owned(), owner_uid: "old".to_owned() };
-        let claim = Remnant { name: "data-etcd-a".to_owned(), uid: "c".to_owned(), owner_uid: "m".to_owned() };
-        Self {
-            now: start(),
-            job: from(json!({"metadata": {"name": "r", "namespace": "ns", "uid": "0c1d2e3f-1",
-                "creationTimestamp": start()}, "spec": {"backupRef": {"name": "b"}}})),
-            job_gone: false,
-            backup: Known::Found(backup()),
-            records: Vec::new(),
-            cluster: Some(cluster()),
-            remains: Remains { members: vec![member], pods: Vec::new(), claims: vec![claim] },
-            release: Some(Release { name: "etcd".to_owned(), suspend: None, ..Release::default() }),
-            rehearsal: Known::Absent,
-            rehearsal_ends: Rehearsing::Passed(None),
-            recreation: Recreation::Accepted,
-            becomes_ready: true,
-            log: Vec::new(),
-        }
-    }
-
-    fn look(&self) -> Observed {
-        let optional = |cluster: &Option<DynamicObject>| cluster.clone().map_or(Known::Absent, Known::Found);
-        Observed {
-            job: self.job.clone(),
-            facts: Facts::read(&self.records).unwrap(),
-            backup: self.backup.clone(),
-            others: Known::Found(vec![self.job.clone()]),
-            cluster: optional(&self.cluster),
-            release: self.release.clone().map_or(Known::Absent, Known::Found),
-            rehearsal: self.rehearsal.clone(),
-            recreation: Known::Found(self.recreation.clone()),
-            remains: Known::Found(self.remains.clone()),
-        }
-    }
-
-    fn has(&self, fact: &str) -> bool {
-        self.records.iter().any(|record| record.name_any().ends_with(&format!("-{fact}")))
-    }
-
-    /// What the API server would make of an action; what must never be asked of it, panics.
-    fn act(&mut self, action: &Action) {
-        self.log.push(action.word());
-        match action {
-            Action::Hold => self.job.finalizers_mut().push(warden::RESTORE_FINALIZER.to_owned()),
-            Action::Release => {
-                self.job.finalizers_mut().clear();
-                self.job_gone = self.job.metadata.deletion_timestamp.is_some();
-            }
-            Action::Record(fact) => {
-                let mut made = record(&self.job, fact);
-                made.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now));
-                if !self.records.iter().any(|record| record.name_any() == made.name_any()) {
-                    self.records.push(made);
-                }
-            }
-            Action::StartPreflight { .. } => self.rehearsal = Known::Found(Rehearsing::Running(String::new())),
-            Action::Guard => drop(self.job.labels_mut().insert(warden::GUARDS.to_owned(), "etcd".to_owned())),
-            Action::Unguard => drop(self.job.labels_mut().remove(warden::GUARDS)),
-            Action::Suspend(_) => self.release.as_mut().unwrap().suspend = Some(true),
-            Action::Resume { suspend, .. } => self.release.as_mut().unwrap().suspend = *suspend,
-            Action::DeleteCluster { uid, resource_version } => {
-                assert!(self.has("preflight") && self.has("capture") && self.has("purge-intent"), "{:?}", self.log);
-                assert!(self.job.labels().contains_key(warden::GUARDS));
-                assert!(self.release.as_ref().is_none_or(|release| release.suspend == Some(true)));
-                if let Some(cluster) = &mut self.cluster
-                    && cluster.metadata.uid.as_ref() == Some(uid)
-                    && cluster.metadata.resource_version.as_ref() == Some(resource_version)
-                {
-                    cluster.metadata.deletion_timestamp =
-                        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now));
-                }
-            }
-            Action::CreateCluster { capture, inputs } => {
-                assert!(self.has("purged"));
-                assert_eq!(self.remains, Remains::default(), "made beside what is left of the old one");
-                if self.cluster.is_none() {
-                    let mut made = build::cluster(&self.job, capture, inputs).unwrap();
-                    made.metadata.uid = Some("new".to_owned());
-                    self.cluster = Some(made);
-                }
-            }
-        }
-    }
-
-    /// The world moves on by one step.
-    fn pass(&mut self) {
-        self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
-        if matches!(self.rehearsal, Known::Found(Rehearsing::Running(_))) {
-            self.rehearsal = Known::Found(self.rehearsal_ends.clone());
-        }
-        let Some(cluster) = &mut self.cluster else {
-            self.remains = Remains::default();
-            return;
-        };
-        if cluster.metadata.deletion_timestamp.is_some() {
-            self.cluster = None;
-        } else if cluster.metadata.uid.as_deref() == Some("new") && self.becomes_ready {
-            cluster.data["status"] = json!({"readyMembers": 3, "conditions": [{"type": "Available", "status": "True",
-                "reason": "QuorumHealthy", "message": "", "lastTransitionTime": start()}]});
-        }
-    }
-
-    /// One look: the plan's actions up to a crash, which may come before or after the action took effect.
-    fn step(&mut self, crash: &mut dyn FnMut() -> Crash) -> Plan {
-        let seen = self.look();
-        let plan = decide(&seen, self.now);
-        for action in &plan.actions {
-            match crash() {
-                Crash::Never => self.act(action),
-                Crash::Before => return plan,
-                Crash::After => {
-                    self.act(action);
-                    return plan;
-                }
-                Crash::Twice => {
-                    self.act(action);
-                    self.act(action);
-                }
-            }
-        }
-        if plan.actions.is_empty() {
-            self.job.status = Some(status(&seen, &plan.verdict, self.now));
-            self.pass();
-        }
-        self.check();
-        plan
-    }
-
-    /// What must hold at every moment.
-    fn check(&self) {
-        if is_finished(&self.job) {
-            let release = self.release.as_ref().map(|release| release.suspend);
-            assert_eq!(release, World::new().release.map(|release| release.suspend), "the release is as it was found");
-            assert!(self.cluster.is_some(), "an end without a cluster");
-        }
-    }
-
-    /// Runs until nothing is left to do.
-    fn run(&mut self, mut crash: impl FnMut() -> Crash) {
-        for _ in 0..400 {
-            if self.job_gone || is_settled(&self.job) {
-                return;
-            }
-            self.step(&mut crash);
-        }
-        panic!("did not settle: {:?}\n{:?}", self.job.status, self.log);
-    }
-
-    fn message(&self) -> &str {
-        self.job.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default()
-    }
-
-    fn phase(&self) -> &str {
-        self.job.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Crash {
-    Never,
-    Before,
-    After,
-    Twice,
-}
-
-fn never() -> Crash {
-    Crash::Never
-}
-
-/// The number of actions of an undisturbed restore.
-fn actions() -> usize {
-    let mut world = World::new();
-    world.run(never);
-    world.log.len()
-}
-
-fn crash_at(nth: usize, how: Crash) -> impl FnMut() -> Crash {
-    let mut count = 0;
-    move || {
-        count += 1;
-        if count == nth { how } else { Crash::Never }
-    }
-}
 
 #[test]
 fn an_undisturbed_restore_goes_through_its_steps_once() {
@@ -260,109 +29,136 @@ fn an_undisturbed_restore_goes_through_its_steps_once() {
             "inputs",
             "start-preflight",
             "preflight",
+            "take-snapshot",
+            "safety-snapshot",
             "release",
             "suspend",
             "suspended",
             "guard",
             "capture",
             "purge-intent",
+            "keep-volume",
+            "kept",
             "delete-cluster",
             "purged",
             "create-cluster",
             "created",
             "verified",
+            "unguard",
             "resume",
             "resumed",
-            "unguard",
+            "expire-volume",
             "release"
         ]
     );
     assert_eq!(world.phase(), "Succeeded");
+    assert!(world.message().contains("3 of 3 members proven") && world.message().contains("0000abcd"));
     let new = world.cluster.unwrap();
     assert_eq!(new.data["spec"]["unknown"], json!({"field": 1}), "unknown fields come back");
     assert_eq!(new.labels()["a"], "b");
-    assert_eq!(new.data["spec"]["bootstrap"]["restore"]["source"]["s3"]["key"], "x.db");
+    assert_eq!(new.data["spec"]["bootstrap"]["restore"]["source"]["s3"]["key"], "folder/x.db");
 }
 
 #[test]
 fn a_crash_at_any_action_and_any_action_twice_end_the_same() {
-    for how in [Crash::Before, Crash::After, Crash::Twice] {
-        for nth in 1..=actions() {
-            let mut world = World::new();
-            world.run(crash_at(nth, how));
-            assert_eq!(world.phase(), "Succeeded", "{how:?} {nth}: {:?}", world.log);
-            let new = world.cluster.as_ref().unwrap();
-            assert_eq!(new.metadata.uid.as_deref(), Some("new"), "{how:?} {nth}");
-            assert_eq!(new.annotations()[warden::RESTORED_BY], world.job.uid().unwrap(), "{how:?} {nth}");
-        }
+    for (nth, how) in disturbances(World::new().actions()) {
+        let mut world = World::new();
+        world.run(crash_at(nth, how));
+        assert_eq!(world.phase(), "Succeeded", "{how:?} {nth}: {:?}", world.log);
+        assert_eq!(world.uid(), "new0", "{how:?} {nth}");
+        let new = world.cluster.as_ref().unwrap();
+        assert_eq!(new.annotations()[warden::RESTORED_BY], world.job.uid().unwrap(), "{how:?} {nth}");
     }
 }
 
+/// R8: whoever deletes the job at any moment finds the old data again, or the restored one, and never nothing.
 #[test]
-fn a_job_deleted_at_any_moment_leaves_the_cluster_untouched_or_restored() {
-    for nth in 0..=actions() {
+fn a_job_deleted_at_any_moment_leaves_old_data_or_restored_data() {
+    for nth in 0..=World::new().actions() {
         let mut world = World::new();
         world.job.metadata.finalizers = None;
         let mut done = 0;
-        while done < nth && !is_settled(&world.job) {
+        while done < nth && !super::is_settled(&world.job) {
             done += world.step(&mut never).actions.len();
         }
         if world.job.finalizers().is_empty() {
             continue;
         }
-        world.job.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now));
+        let verified = world.has("verified");
+        world.delete_job();
         world.run(never);
         assert!(world.job_gone, "{nth}: a finalizer is stuck");
-        let uid = world.cluster.as_ref().and_then(|cluster| cluster.metadata.uid.clone());
-        let restored = uid.as_deref() == Some("new");
-        assert!(restored || uid.as_deref() == Some("old"), "{nth}: {uid:?}");
-        assert_eq!(restored, world.has("purge-intent"), "{nth}: {:?}", world.log);
-        assert_eq!(world.release.unwrap().suspend, None, "{nth}");
+        let expected = match (verified, world.deleted.is_empty()) {
+            (true, _) => "new0",
+            (false, true) => "old",
+            (false, false) => "new1",
+        };
+        assert_eq!(world.uid(), expected, "{nth}: {:?}", world.log);
+        assert_eq!(world.release.as_ref().unwrap().suspend, None, "{nth}");
+        if expected == "old" {
+            assert_eq!(world.volume, Standing::Owned, "{nth}: the volume was not given back");
+        }
     }
 }
 
 #[test]
 fn nothing_is_touched_when_the_rehearsal_or_the_re_creation_would_fail() {
     let mut failed = World::new();
-    failed.rehearsal_ends = Rehearsing::Failed("ChecksumMismatch: other bytes".to_owned());
+    failed.rehearsal_ends = Some("ChecksumMismatch: other bytes".to_owned());
     let mut refused = World::new();
     refused.recreation = Recreation::Refused("quota exceeded".to_owned());
-    for (mut world, expected) in [(failed, "ChecksumMismatch"), (refused, "quota exceeded")] {
+    let mut unsafe_ = World::with(json!({"safetySnapshot": "Always"}));
+    unsafe_.snapshot_ends = "Failed";
+    for (mut world, expected) in
+        [(failed, "ChecksumMismatch"), (refused, "quota exceeded"), (unsafe_, "no snapshot of the old cluster")]
+    {
         world.run(never);
         assert_eq!(world.phase(), "Failed");
         assert!(world.message().contains(expected) && world.message().contains("not touched"), "{}", world.message());
-        assert_eq!(world.cluster.unwrap().metadata.uid.as_deref(), Some("old"));
-        assert!(!world.log.contains(&"delete-cluster"));
+        assert_eq!(world.uid(), "old");
+        assert!(!world.log.contains(&"delete-cluster") && !world.log.contains(&"keep-volume"));
     }
 }
 
 #[test]
 fn a_dry_run_ends_after_the_rehearsal() {
-    let mut world = World::new();
-    world.job.spec.options = Some(json!({"dryRun": true}));
+    let mut world = World::with(json!({"dryRun": true}));
     world.run(never);
     assert_eq!(world.phase(), "Succeeded");
     assert!(world.message().starts_with("dry run, nothing was changed"), "{}", world.message());
-    assert!(!world.log.contains(&"suspend") && !world.log.contains(&"delete-cluster"));
+    assert!(!world.log.contains(&"suspend") && !world.log.contains(&"take-snapshot"));
+}
+
+#[test]
+fn a_safety_snapshot_is_skipped_where_none_can_be_had_and_that_is_said() {
+    let mut dead = World::new();
+    dead.cluster.as_mut().unwrap().data["status"] = json!({});
+    let mut fails = World::new();
+    fails.snapshot_ends = "Failed";
+    let never_wanted = World::with(json!({"safetySnapshot": "Never"}));
+    for (mut world, said) in [(dead, "not available"), (fails, "it has not begun"), (never_wanted, "not asked for")] {
+        world.run(never);
+        assert_eq!(world.phase(), "Succeeded");
+        assert!(world.message().contains("no snapshot of the old data") && world.message().contains(said));
+    }
 }
 
 #[test]
 fn an_edit_between_capture_and_deletion_stops_the_restore() {
     let mut world = World::new();
-    while !world.has("purge-intent") {
-        world.step(&mut never);
-    }
+    world.run_until("kept");
     world.cluster.as_mut().unwrap().data["spec"]["replicas"] = json!(5);
     world.run(never);
     assert_eq!(world.phase(), "Failed");
-    assert!(world.message().contains("was edited"), "{}", world.message());
+    assert!(world.message().contains("was edited") && world.message().contains("left standing"), "{}", world.message());
+    assert_eq!((world.uid(), world.volume), ("old", Standing::Owned));
     assert_eq!(world.cluster.unwrap().data["spec"]["replicas"], 5);
 }
 
 /// R10: a suspend that somebody lifts is put back before anything else, and at the end the release is as found.
 #[test]
 fn a_lifted_suspend_is_put_back() {
-    for nth in 7..actions() {
+    for nth in 9..World::new().actions() {
         let mut world = World::new();
         let mut done = 0;
         while done < nth {
@@ -382,61 +178,24 @@ fn a_lifted_suspend_is_put_back() {
 fn a_release_that_was_suspended_before_stays_so() {
     let mut world = World::new();
     world.release.as_mut().unwrap().suspend = Some(true);
-    for _ in 0..200 {
-        if is_settled(&world.job) {
-            break;
-        }
-        let seen = world.look();
-        let plan = decide(&seen, world.now);
-        plan.actions.iter().for_each(|action| world.act(action));
-        if plan.actions.is_empty() {
-            world.job.status = Some(status(&seen, &plan.verdict, world.now));
-            world.pass();
-        }
-    }
+    world.was_suspended = Some(true);
+    world.run(never);
     assert_eq!((world.phase(), world.release.as_ref().unwrap().suspend), ("Succeeded", Some(true)));
     assert!(!world.log.contains(&"suspend") && !world.log.contains(&"resume"));
-}
-
-#[test]
-fn a_restore_whose_cluster_never_comes_is_blocked_and_not_ended() {
-    let mut world = World::new();
-    world.becomes_ready = false;
-    let mut plan = world.step(&mut never);
-    for _ in 0..2000 {
-        plan = world.step(&mut never);
-    }
-    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::BLOCKED), "{plan:?}");
-    assert_eq!(world.phase(), "Running");
-    assert_eq!(world.release.as_ref().unwrap().suspend, Some(true), "the fence stays");
-    assert!(world.job.labels().contains_key(warden::GUARDS), "the guard stays");
-    let mut abandoned = world.clone();
-    abandoned.job.annotations_mut().insert(warden::UNBLOCK.to_owned(), "Abandon".to_owned());
-    abandoned.run(never);
-    assert_eq!(abandoned.phase(), "Failed");
-    // What comes right meanwhile is taken.
-    world.becomes_ready = true;
-    world.run(never);
-    assert_eq!(world.phase(), "Succeeded");
 }
 
 /// R11: another cluster of the same name is not taken for the restored one.
 #[test]
 fn a_cluster_of_anothers_making_is_no_success() {
     let mut world = World::new();
-    while !world.has("created") {
-        world.step(&mut never);
-    }
+    world.run_until("created");
     let mut stranger = cluster();
     stranger.metadata.uid = Some("stranger".to_owned());
-    stranger.data["status"] = json!({"readyMembers": 3, "conditions": [{"type": "Available", "status": "True",
-        "reason": "QuorumHealthy", "message": "", "lastTransitionTime": start()}]});
     world.cluster = Some(stranger);
-    for _ in 0..50 {
-        world.step(&mut never);
-    }
+    world.run_for(3600 * 2);
     assert_eq!(world.phase(), "Running");
-    assert!(!world.has("verified"));
+    assert!(!world.has("verified") && !world.deleted.contains(&"stranger".to_owned()));
+    assert_eq!(world.job.status.as_ref().unwrap().step.as_deref(), Some("Blocked"));
 }
 
 #[test]
@@ -444,8 +203,7 @@ fn of_two_restores_the_older_goes_on() {
     let mut other = World::new();
     other.job.metadata.name = Some("older".to_owned());
     other.job.metadata.uid = Some("ffff".to_owned());
-    other.job.metadata.creation_timestamp =
-        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+    other.job.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     other.job.finalizers_mut().push(warden::RESTORE_FINALIZER.to_owned());
     let mut seen = World::new().look();
     seen.others = Known::Found(vec![seen.job.clone(), other.job.clone()]);
@@ -456,4 +214,122 @@ fn of_two_restores_the_older_goes_on() {
     let mut older = other.look();
     older.others = Known::Found(vec![World::new().job, other.job]);
     assert!(!decide(&older, start()).actions.is_empty());
+}
+
+#[test]
+fn a_quorum_that_is_proven_is_a_success_and_what_is_missing_is_said() {
+    let mut world = World::new();
+    world.ready = 2;
+    world.run_until("resumed");
+    assert!(!world.job.labels().contains_key(warden::GUARDS), "proven data needs no guard");
+    let plan = world.run_for(30);
+    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::DEGRADED), "{plan:?}");
+    let mut early = world.clone();
+    early.ready = 3;
+    early.run(never);
+    assert!(!early.message().contains("degraded"), "{}", early.message());
+    world.run(never);
+    assert_eq!(world.phase(), "Succeeded");
+    assert!(world.message().contains("degraded"), "{}", world.message());
+    let mut one = World::new();
+    one.ready = 1;
+    one.run_until("created");
+    one.run_for(60);
+    assert!(!one.has("verified"), "one of three is no quorum");
+}
+
+#[test]
+fn the_revision_is_raised_beyond_all_that_was_seen_alive() {
+    for (options, expected) in [
+        (json!({}), Some(OLD_OVER_BACKUP + 1_000_000)),
+        (json!({"revisionBump": "Off"}), None),
+        (json!({"revisionBump": 5}), Some(5)),
+    ] {
+        let mut world = World::with(options);
+        // A raise that is too small is found out before anything is touched.
+        world.old_revision = if expected == Some(5) { 44 } else { 100 };
+        world.run(never);
+        assert_eq!(world.phase(), "Succeeded", "{}", world.message());
+        let annotations = world.cluster.as_ref().unwrap().annotations().clone();
+        let raised = annotations.get(warden::REVISION_BUMP).map(|bump| bump.parse::<i64>().unwrap());
+        assert_eq!(raised, expected);
+    }
+}
+
+/// The old cluster's revision less the Backup's.
+const OLD_OVER_BACKUP: i64 = 60;
+
+#[test]
+fn a_rehearsal_that_clients_have_outrun_is_repeated() {
+    let mut world = World::new();
+    world.run_until("capture");
+    world.old_revision = 3_000_000;
+    // The rehearsal that is looked at now is the next one.
+    world.rehearsal = Known::Absent;
+    world.run(never);
+    assert_eq!(world.phase(), "Succeeded", "{}", world.message());
+    assert_eq!(world.facts().preflights.len(), 2);
+    let annotations = world.cluster.as_ref().unwrap().annotations().clone();
+    assert_eq!(annotations[warden::REVISION_BUMP], (3_000_000 - 40 + 1_000_000).to_string());
+}
+
+#[test]
+fn a_missing_cluster_is_made_again_from_what_is_remembered() {
+    let mut forgotten = World::new();
+    forgotten.cluster = None;
+    forgotten.remains = super::observe::Remains::default();
+    let mut seen = forgotten.clone();
+    for _ in 0..20 {
+        seen.step(&mut never);
+        if seen.phase() == "Failed" || seen.has("failing") {
+            break;
+        }
+    }
+    assert!(seen.has("failing"), "nothing remembers it");
+    let object = serde_json::to_value(cluster()).unwrap();
+    forgotten.lost = Known::Found(Lost { object, found_in: "ControllerRevision x".to_owned() });
+    forgotten.run(never);
+    assert_eq!(forgotten.phase(), "Succeeded", "{}", forgotten.message());
+    assert!(!forgotten.log.contains(&"delete-cluster") && !forgotten.log.contains(&"take-snapshot"));
+}
+
+#[test]
+fn a_paused_cluster_and_one_in_memory_are_refused_before_anything() {
+    for (pointer, value, said) in
+        [("replicas", json!(0), "paused"), ("storage", json!({"medium": "Memory"}), "in memory")]
+    {
+        let mut world = World::new();
+        world.cluster.as_mut().unwrap().data["spec"][pointer] = value;
+        world.run(never);
+        assert_eq!(world.phase(), "Failed");
+        assert!(world.message().contains(said), "{}", world.message());
+        assert!(!world.log.contains(&"start-preflight"));
+    }
+}
+
+/// A member that nobody serves any more does not hold the name for ever (R7).
+#[test]
+fn a_member_without_anybody_to_serve_it_is_freed() {
+    let mut world = World::new();
+    world.run_until("kept");
+    world.goes = 200;
+    while world.deleted.is_empty() {
+        world.step(&mut never);
+    }
+    world.remains.members[0].going_since = Some(world.now);
+    world.remains.members[0].finalizers = vec!["etcd-operator.cozystack.io/member-cleanup".to_owned()];
+    world.run_for(55);
+    assert!(!world.log.contains(&"free-member"));
+    world.run_for(10);
+    assert!(world.log.contains(&"free-member"));
+    world.run(never);
+    assert_eq!(world.phase(), "Succeeded");
+}
+
+#[test]
+fn what_was_rehearsed_and_is_compacted_away_is_left_to_a_person() {
+    let mut world = World::turning(Turn::Compacted);
+    let plan = world.run_for(2000);
+    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::BLOCKED), "{plan:?}");
+    assert_eq!(world.uid(), "new0", "data that clients may have written is not thrown away");
 }

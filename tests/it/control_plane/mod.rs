@@ -10,6 +10,7 @@ mod examples;
 mod leader;
 mod parity;
 mod policies;
+mod restore_stage;
 mod restores;
 mod restores_with_pods;
 mod stand_in_kubelet;

@@ -2,195 +2,202 @@
 
 use std::time::Duration;
 
-use etcd_warden::api::backupjob::BackupJob;
 use etcd_warden::api::condition::find;
-use etcd_warden::api::etcdcluster::EtcdCluster;
-use etcd_warden::api::restorejob::{RestoreJob, RestoreJobStatus};
+use etcd_warden::api::restorejob::RestoreJobStatus;
 use futures::StreamExt;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use object_store::ObjectStoreExt;
 use serde_json::json;
 
-use crate::bed::etcd::Version;
-use crate::bed::s3::{self, OWNER, S3Server};
-use crate::bed::stand_in::kubelet::images::Images;
-use crate::bed::warden::install_crds;
-use crate::bed::{ControlPlane, StandInKubelet, Warden, control_plane, wait_for};
+use super::restore_stage::{Stage, plane};
+use crate::bed::stand_in::plane::s3;
+use crate::bed::wait_for;
 
-const IMAGE: &str = "etcd-warden:test";
-const STORE: &str = "s3.bed";
-const WITHIN: Duration = Duration::from_mins(3);
-
-/// Everything that it takes; dropped in this order.
-struct Bed {
-    warden: Warden,
-    kubelet: StandInKubelet,
-    store: S3Server,
-    control_plane: ControlPlane,
-    namespace: String,
+fn condition<'a>(status: &'a RestoreJobStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
+    let found = find(status.conditions.as_deref().unwrap_or_default(), type_);
+    let found = found.unwrap_or_else(|| panic!("no condition {type_}: {status:?}"));
+    (&found.status, &found.reason, &found.message)
 }
 
-impl Bed {
-    async fn start() -> Self {
-        let options = control_plane::Options { controllers: vec!["*".to_owned()], ..control_plane::Options::default() };
-        let control_plane = ControlPlane::start(options).await;
-        install_crds(&control_plane).await;
-        let store = S3Server::start(s3::Options { listen: "0.0.0.0".to_owned(), names: vec![STORE.to_owned()] }).await;
-        let images = Images::none().etcd(Version::V3_6).ours(IMAGE);
-        let kubelet = StandInKubelet::start(&control_plane, images).await;
-        let warden = Warden::start(&control_plane, &[&format!("--agent-image={IMAGE}")]).await;
-        warden.wait_ready().await;
-        let namespace = control_plane.namespace("walk").await;
-        store.bucket(&namespace).await;
-        let this = Self { warden, kubelet, store, control_plane, namespace };
-        this.ground().await;
-        this
-    }
-
-    /// Class, strategy and Secrets, as an administrator and a tenant make them.
-    async fn ground(&self) {
-        let name = &self.namespace;
-        let group = "strategy.backups.cozystack.io";
-        let s3 = json!({"endpoint": self.store.endpoint_at(STORE), "bucket": "{{ .Parameters.bucket }}",
-            "key": "{{ .Application.metadata.namespace }}/", "forcePathStyle": true,
-            "credentialsSecretRef": {"name": "creds"}, "caSecretRef": {"name": "store-ca"}});
-        let strategy = json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "Etcd", "metadata": {"name": name},
-            "spec": {"template": {"destination": {"s3": s3}}}});
-        let entry = json!({"application": {"kind": "Etcd"}, "parameters": {"bucket": name},
-            "strategyRef": {"apiGroup": group, "kind": "Etcd", "name": name}});
-        let class = json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "BackupClass",
-            "metadata": {"name": name}, "spec": {"strategies": [entry]}});
-        let creds = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "creds"},
-            "stringData": {"AWS_ACCESS_KEY_ID": OWNER.access, "AWS_SECRET_ACCESS_KEY": OWNER.secret}});
-        let ca = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "store-ca"},
-            "stringData": {"ca.crt": self.store.authority_pem()}});
-        for object in [strategy, class, creds, ca] {
-            self.apply(&object).await;
-        }
-    }
-
-    async fn apply(&self, object: &serde_json::Value) {
-        self.control_plane.apply(&self.namespace, &object.to_string()).await;
-    }
-
-    async fn ready_cluster(&self) -> EtcdCluster {
-        let clusters: Api<EtcdCluster> = Api::namespaced(self.control_plane.client().await, &self.namespace);
-        wait_for("the EtcdCluster to be ready", WITHIN, async || {
-            let cluster = clusters.get("etcd").await.map_err(|error| error.to_string())?;
-            let status = cluster.status.clone().unwrap_or_default();
-            if status.ready_members == Some(1) { Ok(cluster) } else { Err(format!("{status:?}")) }
-        })
-        .await
-    }
-
-    async fn etcdctl(&self, arguments: &[&str]) -> String {
-        let program = Version::V3_6.etcdctl().display().to_string();
-        let endpoint = format!("http://etcd-client.{}.svc:2379", self.namespace);
-        wait_for(format!("etcdctl {arguments:?}"), WITHIN, async || {
-            let argv: Vec<&str> =
-                [program.as_str(), "--endpoints", &endpoint].iter().chain(arguments).copied().collect();
-            let run = self.kubelet.run("etcdctl", &argv, &[]).await;
-            let exit = run.ended().await;
-            let said = std::fs::read_to_string(run.log()).unwrap_or_default();
-            if exit.code == 0 { Ok(said.trim().to_owned()) } else { Err(format!("{exit:?}: {said}")) }
-        })
-        .await
-    }
-}
-
-impl Bed {
-    /// A cluster of one member that holds `key=old`.
-    async fn cluster(&self) -> EtcdCluster {
-        self.apply(&json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
-            "metadata": {"name": "etcd"},
-            "spec": {"version": Version::V3_6.number(), "replicas": 1, "storage": {"size": "256Mi"}}}))
-            .await;
-        let cluster = self.ready_cluster().await;
-        assert_eq!(self.etcdctl(&["put", "key", "old"]).await, "OK");
-        cluster
-    }
-
-    /// Backs it up.
-    async fn back_up(&self) {
-        self.apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "BackupJob",
-            "metadata": {"name": "b"},
-            "spec": {"applicationRef": {"kind": "Etcd", "name": "etcd"}, "backupClassName": self.namespace}}))
-            .await;
-        let jobs: Api<BackupJob> = Api::namespaced(self.control_plane.client().await, &self.namespace);
-        wait_for("the BackupJob to succeed", WITHIN, async || {
-            let status = jobs.get("b").await.map_err(|error| error.to_string())?.status.unwrap_or_default();
-            if status.phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("{status:?}")) }
-        })
-        .await;
-    }
-
-    /// Restores from the Backup and gives the status at the end.
-    async fn restore(&self) -> RestoreJobStatus {
-        self.apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "RestoreJob",
-            "metadata": {"name": "r"}, "spec": {"backupRef": {"name": "b"}}}))
-            .await;
-        let restores: Api<RestoreJob> = Api::namespaced(self.control_plane.client().await, &self.namespace);
-        wait_for("the RestoreJob to end", WITHIN, async || {
-            let status = restores.get("r").await.map_err(|error| error.to_string())?.status.unwrap_or_default();
-            if status.completed_at.is_some() { Ok(status) } else { Err(format!("{status:?}")) }
-        })
-        .await
-    }
-}
-
+/// R2, R6, R11, R13: everything of the old cluster is gone before the new one is made, all of it comes back, and only
+/// proven data is a success.
 #[tokio::test]
 async fn what_was_backed_up_comes_back_and_what_came_later_is_gone() {
-    let bed = Bed::start().await;
-    let old = bed.cluster().await;
-    bed.back_up().await;
-    assert_eq!(bed.etcdctl(&["put", "key", "new"]).await, "OK");
-    assert_eq!(bed.etcdctl(&["put", "later", "1"]).await, "OK");
-    let done = bed.restore().await;
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let stage = Stage::set(&plane).await;
+    let old = stage.cluster(1).await;
+    stage.back_up().await;
+    let before: i64 = revision(&stage).await;
+    // R22: the restore may come before what it waits for; here it has all it needs.
+    stage.ask("r", &json!({})).await;
+    let done = stage.end("r").await;
     assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");
-    let rehearsed = find(done.conditions.as_deref().unwrap(), "Preflighted").unwrap();
-    assert!(rehearsed.message.contains("1 keys"), "{}", rehearsed.message);
-    assert_ne!(bed.ready_cluster().await.uid(), old.uid());
-    assert_eq!(bed.etcdctl(&["get", "key", "--print-value-only"]).await, "old");
-    assert_eq!(bed.etcdctl(&["get", "later", "--print-value-only"]).await, "");
+    let rehearsed = condition(&done, "Preflighted").2;
+    assert!(rehearsed.contains("1 keys"), "{rehearsed}");
+    let hash = rehearsed.split("hash ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(condition(&done, "Verified").2.contains(&format!("hash {hash} as rehearsed")), "{done:?}");
+    assert_eq!(condition(&done, "SafetySnapshotTaken").1, "SafetySnapshotStored");
+    assert_eq!(condition(&done, "VolumeKept").1, "VolumesKept");
+
+    let new = stage.ready_cluster().await;
+    assert_ne!(new.uid(), old.uid());
+    assert_eq!(new.labels()["app"], "etcd");
+    assert_eq!(stage.is_old().await, Ok(true));
+    // S6: the revision never goes back for clients.
+    assert!(revision(&stage).await > before + 900_000, "the revision is raised beyond {before}");
+    assert_eq!(stage.suspended().await, Some(false), "the release is as it was found");
+    // The old volume outlives the old cluster, for a day.
+    let kept =
+        stage.claims().list(&ListParams::default().labels("etcd-warden.io/restore-job-uid")).await.unwrap().items;
+    assert_eq!(kept.len(), 1);
+    assert!(kept[0].annotations().contains_key("etcd-warden.io/keep-until"));
+    assert_eq!(kept[0].owner_references(), []);
+    assert!(!kept[0].labels().contains_key("etcd-operator.cozystack.io/cluster"));
+
+    // The same Backup once more, over the restored cluster.
+    stage.write_later().await;
+    let before = revision(&stage).await;
+    stage.ask("again", &json!({"safetySnapshot": "Never"})).await;
+    let done = stage.end("again").await;
+    assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");
+    assert!(done.message.unwrap().contains("no snapshot of the old data"));
+    assert_eq!(stage.is_old().await, Ok(true));
+    assert!(revision(&stage).await > before + 900_000);
+}
+
+async fn revision(stage: &Stage<'_>) -> i64 {
+    let said = stage.etcdctl(&["endpoint", "status", "--write-out=json"]).await;
+    let status: serde_json::Value = serde_json::from_str(&said).unwrap();
+    status[0]["Status"]["header"]["revision"].as_i64().unwrap()
 }
 
 /// R1 and S1: an object that is no longer what was stored is found out while the old cluster still serves.
 #[tokio::test]
 async fn a_corrupted_object_leaves_the_cluster_serving() {
-    let bed = Bed::start().await;
-    let old = bed.cluster().await;
-    bed.back_up().await;
-    let store = bed.store.store(&bed.namespace);
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let stage = Stage::set(&plane).await;
+    let old = stage.cluster(1).await;
+    stage.back_up().await;
+    let store = s3().await.store(&stage.namespace);
     let object = store.list(None).next().await.unwrap().unwrap().location;
     let mut bytes = store.get(&object).await.unwrap().bytes().await.unwrap().to_vec();
     let middle = bytes.len() / 2;
     bytes[middle..middle + 64].iter_mut().for_each(|byte| *byte ^= 0xff);
     store.put(&object, bytes.into()).await.unwrap();
-    let failed = bed.restore().await;
+    stage.ask("r", &json!({})).await;
+    let failed = stage.end("r").await;
     let message = failed.message.unwrap();
     assert_eq!(failed.phase.as_deref(), Some("Failed"), "{message}");
     assert!(message.contains("ChecksumMismatch") && message.contains("was not touched"), "{message}");
-    assert_eq!(bed.ready_cluster().await.uid(), old.uid());
-    assert_eq!(bed.etcdctl(&["get", "key", "--print-value-only"]).await, "old");
+    assert_eq!(stage.ready_cluster().await.uid(), old.uid());
+    assert_eq!(stage.is_old().await, Ok(false));
+}
+
+/// R2, R8: a restore that is aborted, or whose RestoreJob is deleted, after the old cluster is gone puts the old data
+/// back from the kept volume.
+#[tokio::test]
+async fn an_aborted_or_deleted_restore_puts_the_old_data_back() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let stage = Stage::set(&plane).await;
+    let mut old = stage.cluster(1).await;
+    stage.back_up().await;
+    stage.ask("aborted", &json!({})).await;
+    stage.gone(&old).await;
+    stage.annotate("aborted", "etcd-warden.io/abort", "true").await;
+    let failed = stage.end("aborted").await;
+    let message = failed.message.clone().unwrap();
+    assert_eq!(failed.phase.as_deref(), Some("Failed"), "{message}");
+    assert!(message.starts_with("rolled back to the old data in volume data-etcd-"), "{message}");
+    assert_eq!(condition(&failed, "RolledBack").0, "True");
+    assert_eq!(stage.is_old().await, Ok(false), "nothing of the old data is lost");
+    assert_eq!(stage.suspended().await, Some(false));
+
+    old = stage.ready_cluster().await;
+    stage.ask("deleted", &json!({"safetySnapshot": "Never"})).await;
+    stage.gone(&old).await;
+    stage.restores().delete("deleted", &DeleteParams::default()).await.unwrap();
+    wait_for("the job to go", super::restore_stage::WITHIN, async || match stage.restores().get_opt("deleted").await {
+        Ok(None) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    assert_ne!(stage.ready_cluster().await.uid(), old.uid());
+    assert_eq!(stage.is_old().await, Ok(false));
+    assert_eq!(stage.suspended().await, Some(false));
+    // The record of the old cluster outlives the job.
+    let records: Api<ControllerRevision> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let records = records.list(&ListParams::default()).await.unwrap().items;
+    assert!(records.iter().any(|record| record.name_any().ends_with("-capture")), "{records:?}");
+}
+
+/// R2: where the kept volume is no good either, the safety snapshot is put back.
+#[tokio::test]
+async fn without_a_volume_the_safety_snapshot_is_put_back() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let stage = Stage::set(&plane).await;
+    let old = stage.cluster(1).await;
+    stage.back_up().await;
+    stage.ask("r", &json!({"onFailure": "Hold"})).await;
+    stage.gone(&old).await;
+    // Somebody deletes the kept volume while there is no cluster.
+    let kept =
+        stage.claims().list(&ListParams::default().labels("etcd-warden.io/restore-job-uid")).await.unwrap().items;
+    for claim in &kept {
+        let free = json!({"metadata": {"finalizers": null}});
+        stage.claims().delete(&claim.name_any(), &DeleteParams::default()).await.unwrap();
+        let _ = stage.claims().patch(&claim.name_any(), &PatchParams::default(), &Patch::Merge(free)).await;
+    }
+    assert_eq!(kept.len(), 1);
+    stage.annotate("r", "etcd-warden.io/abort", "true").await;
+    let failed = stage.end("r").await;
+    let message = failed.message.unwrap();
+    assert_eq!(failed.phase.as_deref(), Some("Failed"), "{message}");
+    assert!(message.starts_with("rolled back to the old data of s3://"), "{message}");
+    assert_eq!(stage.is_old().await, Ok(false));
+}
+
+/// Three members: all of them are proven, and the volume of one outlives the purge.
+#[tokio::test]
+async fn three_members_come_back_and_are_proven() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let stage = Stage::set(&plane).await;
+    let old = stage.cluster(3).await;
+    stage.back_up().await;
+    stage.ask("r", &json!({})).await;
+    let done = stage.end("r").await;
+    assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");
+    let new = stage.ready_cluster().await;
+    assert_ne!(new.uid(), old.uid());
+    assert_eq!(stage.is_old().await, Ok(true));
+    let kept = ListParams::default().labels("etcd-warden.io/restore-job-uid");
+    assert_eq!(stage.claims().list(&kept).await.unwrap().items.len(), 1);
+    assert_eq!(stage.claims().list(&ListParams::default()).await.unwrap().items.len(), 4);
 }
 
 /// The controllers are killed again and again while the cluster is made anew.
 #[tokio::test]
 async fn a_restore_outlives_killed_controllers() {
-    let bed = Bed::start().await;
-    let old = bed.cluster().await;
-    bed.back_up().await;
-    assert_eq!(bed.etcdctl(&["put", "later", "1"]).await, "OK");
-    let (done, ()) = tokio::join!(bed.restore(), async {
-        for pause in [300, 900, 1500, 2100, 2700] {
-            tokio::time::sleep(Duration::from_millis(pause)).await;
-            let (daemon, name) = bed.warden.daemon();
-            daemon.kill(name);
-            daemon.restart(name);
-        }
-    });
+    let plane = plane().await;
+    let mut serve = plane.serve(&[]).await;
+    let stage = Stage::set(&plane).await;
+    let old = stage.cluster(1).await;
+    stage.back_up().await;
+    stage.ask("r", &json!({})).await;
+    for pause in [300, 900, 1500, 2100, 2700] {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        serve.process.kill().await;
+        plane.release_lease().await;
+        serve = plane.serve(&[]).await;
+    }
+    let done = stage.end("r").await;
     assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");
-    assert_ne!(bed.ready_cluster().await.uid(), old.uid());
-    assert_eq!(bed.etcdctl(&["get", "key", "--print-value-only"]).await, "old");
-    assert_eq!(bed.etcdctl(&["get", "later", "--print-value-only"]).await, "");
+    assert_ne!(stage.ready_cluster().await.uid(), old.uid());
+    assert_eq!(stage.is_old().await, Ok(true));
 }

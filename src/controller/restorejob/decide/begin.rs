@@ -2,15 +2,16 @@
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::DynamicObject;
 
 use super::{Action, LOOK_AGAIN, Plan, Verdict, clean_up, fail, is_finished, is_held, out_of_time, remaining};
 use crate::api::common::{APP_CLUSTER_NAME, TypedReference};
+use crate::api::etcdcluster::{EtcdCluster, Storage};
 use crate::api::restorejob::{RestoreJob, reason};
 use crate::checks::Known;
-use crate::controller::restorejob::facts::{Fact, Inputs, Preflight};
+use crate::controller::restorejob::build::Rehearse;
+use crate::controller::restorejob::facts::{Capture, Fact, Inputs, Preflight};
 use crate::controller::restorejob::observe::{Observed, Rehearsing};
-use crate::controller::restorejob::options::Options;
+use crate::controller::restorejob::options::{Options, RevisionBump};
 use crate::controller::restorejob::source::{self, Unusable};
 use crate::controller::restorejob::status::rehearsed;
 
@@ -57,8 +58,7 @@ pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
             ..application.clone()
         },
         cluster: APP_CLUSTER_NAME.to_owned(),
-        dry_run: options.dry_run,
-        timeout_seconds: options.timeout_seconds,
+        options,
     };
     let mut actions = Vec::new();
     if !is_held(&seen.job) {
@@ -102,56 +102,113 @@ fn rival(seen: &Observed) -> Result<Option<String>, String> {
 
 /// The rehearsal: nothing is deleted before it has passed.
 pub(super) fn preflight(seen: &Observed, now: Timestamp) -> Plan {
-    if let Some(plan) = out_of_time(seen, now, "the cluster was not touched") {
-        return plan;
-    }
+    out_of_time(seen, now, "the cluster was not touched").unwrap_or_else(|| rehearse(seen, 0))
+}
+
+/// The rehearsal of this round: started, awaited, recorded.
+pub(super) fn rehearse(seen: &Observed, round: u32) -> Plan {
     match &seen.rehearsal {
         Known::Unknown(why) => {
             Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the preflight Job: {why}"), LOOK_AGAIN)
         }
-        Known::Found(Rehearsing::Running(message)) => {
-            Plan::wait(reason::PREFLIGHT_RUNNING, message.clone(), LOOK_AGAIN)
-        }
-        Known::Found(Rehearsing::Passed(rehearsal)) => {
-            let fact = Fact::Preflight(Box::new(Preflight { rehearsal: rehearsal.clone() }));
-            Plan::act([Action::Record(fact)], reason::PREFLIGHT_RUNNING, "the rehearsal passed")
-        }
-        Known::Found(Rehearsing::Failed(message)) => {
-            fail(seen, format!("the rehearsal failed: {message}; the cluster was not touched"))
-        }
-        Known::Absent => start_preflight(seen),
+        Known::Absent => start_preflight(seen, round),
+        Known::Found(rehearsed) => match &rehearsed.how {
+            Rehearsing::Running(message) => Plan::wait(reason::PREFLIGHT_RUNNING, message.clone(), LOOK_AGAIN),
+            Rehearsing::Passed(rehearsal) => {
+                let fact = Preflight { round, rehearsal: rehearsal.clone(), bump: rehearsed.bump };
+                let record = Action::Record(Fact::Preflight(Box::new(fact)));
+                Plan::act([record], reason::PREFLIGHT_RUNNING, "the rehearsal passed")
+            }
+            Rehearsing::Failed(message) => {
+                fail(seen, format!("the rehearsal failed: {message}; the cluster was not touched"))
+            }
+        },
     }
 }
 
-fn start_preflight(seen: &Observed) -> Plan {
+fn start_preflight(seen: &Observed, round: u32) -> Plan {
     let Some(inputs) = &seen.facts.inputs else {
         return fail(seen, "the records of this restore are incomplete".to_owned());
     };
-    let cluster = match target(seen) {
-        Ok(cluster) => cluster,
+    let target = match target(seen) {
+        Ok(target) => target,
         Err(plan) => return plan,
     };
-    let Some(cluster) = serde_json::to_value(cluster).ok().and_then(|value| serde_json::from_value(value).ok()) else {
+    let Ok(cluster) = serde_json::from_value::<EtcdCluster>(target.object) else {
         return fail(seen, format!("EtcdCluster {APP_CLUSTER_NAME} makes no sense"));
     };
-    let start = Action::StartPreflight { cluster: Box::new(cluster), inputs: Box::new(inputs.fact.clone()) };
-    Plan::act([start], reason::PREFLIGHT_RUNNING, "the restore is rehearsed")
+    if let Some(why) = unfit(&cluster) {
+        return fail(seen, format!("{why}; the cluster was not touched"));
+    }
+    // Members that do not answer leave the revision unknown: then what the Backup recorded is all there is to exceed.
+    let alive = match &seen.live {
+        Known::Found(live) => live.revision(),
+        Known::Absent | Known::Unknown(_) => None,
+    };
+    let bump = bump(inputs.fact.options.revision_bump, alive, inputs.fact.source.revision);
+    let rehearse = Rehearse { round, cluster, inputs: inputs.fact.clone(), bump };
+    Plan::act([Action::StartPreflight(Box::new(rehearse))], reason::PREFLIGHT_RUNNING, "the restore is rehearsed")
 }
 
-/// The EtcdCluster that is to be restored, or what is to do without it.
-pub(super) fn target(seen: &Observed) -> Result<&DynamicObject, Plan> {
+/// How far the revision is raised: beyond the highest that was seen alive, by so much that what was not seen fits.
+pub(super) fn bump(option: RevisionBump, alive: Option<i64>, source: Option<i64>) -> i64 {
+    match option {
+        RevisionBump::Off => 0,
+        RevisionBump::By(by) => by,
+        RevisionBump::Auto => {
+            let ahead = alive.unwrap_or_default().saturating_sub(source.unwrap_or_default()).max(0);
+            ahead.saturating_add(HEADROOM)
+        }
+    }
+}
+
+/// How far beyond the highest revision that was seen alive a restore goes.
+pub(super) const HEADROOM: i64 = 1_000_000;
+
+/// Why a cluster of this spec cannot be restored, whatever the snapshot.
+fn unfit(cluster: &EtcdCluster) -> Option<String> {
+    let spec = &cluster.spec;
+    if spec.replicas == Some(0) {
+        return Some(format!(
+            "EtcdCluster {APP_CLUSTER_NAME} is paused (replicas 0), so that nothing would start from the snapshot; set \
+             replicas first"
+        ));
+    }
+    if spec.storage.as_ref().is_some_and(Storage::in_memory) {
+        return Some(format!(
+            "EtcdCluster {APP_CLUSTER_NAME} keeps its data in memory (storage.medium), where a restored member would \
+             lose it with its Pod; give it a volume first"
+        ));
+    }
+    None
+}
+
+/// The EtcdCluster that is to be restored, or what is to do without it. One that is missing may be remembered.
+pub(super) fn target(seen: &Observed) -> Result<Capture, Plan> {
     match &seen.cluster {
         Known::Unknown(why) => {
             Err(Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the EtcdCluster: {why}"), LOOK_AGAIN))
         }
-        Known::Absent => Err(fail(
-            seen,
-            format!("EtcdCluster {APP_CLUSTER_NAME} does not exist, so that nothing says how to make it again"),
-        )),
+        Known::Absent => match &seen.lost {
+            Known::Found(lost) => Ok(Capture { object: lost.object.clone(), found_in: Some(lost.found_in.clone()) }),
+            Known::Unknown(why) => {
+                let message = format!("cannot find out what the missing EtcdCluster was: {why}");
+                Err(Plan::wait(reason::API_UNAVAILABLE, message, LOOK_AGAIN))
+            }
+            Known::Absent => Err(fail(
+                seen,
+                format!(
+                    "EtcdCluster {APP_CLUSTER_NAME} does not exist, and neither an earlier restore nor a Helm release \
+                     remembers it, so that nothing says how to make it again"
+                ),
+            )),
+        },
         Known::Found(cluster) if cluster.metadata.deletion_timestamp.is_some() => {
             Err(fail(seen, format!("EtcdCluster {APP_CLUSTER_NAME} is being deleted by somebody else")))
         }
-        Known::Found(cluster) => Ok(cluster),
+        Known::Found(cluster) => {
+            Ok(Capture { object: serde_json::to_value(cluster).unwrap_or_default(), found_in: None })
+        }
     }
 }
 

@@ -1,16 +1,27 @@
-//! Taking the old cluster away: captured, compared, deleted, waited for.
+//! Taking a cluster away: captured, compared, its volumes kept, deleted, waited for.
+
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DynamicObject;
 
-use super::begin::target;
+use super::back::{STUCK, failed, unless_over};
+use super::begin::{rehearse, target};
 use super::fence::fence;
+use super::renew::attempt_of;
 use super::{Action, LOOK_AGAIN, Plan, fail, guards, out_of_time, uid};
 use crate::api::common::APP_CLUSTER_NAME;
+use crate::api::names::operator;
 use crate::api::restorejob::reason;
 use crate::checks::Known;
-use crate::controller::restorejob::facts::{Capture, Fact, PurgeIntent, Purged};
+use crate::controller::restorejob::facts::{Fact, Kept, PurgeIntent, Purged};
+use crate::controller::restorejob::observe::volumes::Standing;
 use crate::controller::restorejob::observe::{Observed, Recreation, Remains, Remnant};
+
+/// How often a rehearsal is repeated.
+const MOST_ROUNDS: u32 = 5;
+/// A rehearsal that is older is repeated.
+const FRESH: Duration = Duration::from_mins(15);
 
 pub(super) fn capture(seen: &Observed, now: Timestamp) -> Plan {
     if let Some(plan) = out_of_time(seen, now, "the cluster was not touched").or_else(|| fence(seen)) {
@@ -20,62 +31,105 @@ pub(super) fn capture(seen: &Observed, now: Timestamp) -> Plan {
     if !guards(&seen.job) {
         return Plan::act([Action::Guard], reason::BOOTSTRAPPING, "the cluster is guarded");
     }
-    let cluster = match target(seen) {
-        Ok(cluster) => cluster,
-        Err(plan) => return plan,
+    match target(seen) {
+        Ok(capture) => {
+            let fact = Fact::Capture(Box::new(capture));
+            Plan::act([Action::Record(fact)], reason::BOOTSTRAPPING, "the EtcdCluster is recorded")
+        }
+        Err(plan) => plan,
+    }
+}
+
+/// The intent, then the volumes that are to outlive it.
+pub(super) fn keep(seen: &Observed, now: Timestamp) -> Plan {
+    if let Some(plan) = fence(seen) {
+        return plan;
+    }
+    let Some(intent) = &seen.facts.purge_intent else { return intend(seen, now) };
+    let found = match &seen.volumes {
+        Known::Unknown(why) => {
+            let plan = Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the volumes: {why}"), LOOK_AGAIN);
+            return unless_over(seen, now, plan, "the volumes cannot be read");
+        }
+        Known::Found(found) => found.as_slice(),
+        Known::Absent => &[],
     };
-    let object = serde_json::to_value(cluster).unwrap_or_default();
-    let fact = Fact::Capture(Box::new(Capture { object }));
-    Plan::act([Action::Record(fact)], reason::BOOTSTRAPPING, "the EtcdCluster is recorded")
+    let volumes = || intent.fact.volumes.iter().zip(found);
+    let owned = volumes().filter(|(_, standing)| **standing == Standing::Owned);
+    let keep: Vec<Action> = owned.map(|(volume, _)| Action::KeepVolume(Box::new(volume.clone()))).collect();
+    if !keep.is_empty() {
+        let plan = Plan::act(keep, reason::PURGING, "the old volumes are kept");
+        return unless_over(seen, now, plan, "the old volumes could not be kept");
+    }
+    if volumes().any(|(_, standing)| *standing == Standing::Gone) {
+        return failed(seen, "a volume of the old cluster was deleted by somebody else".to_owned());
+    }
+    let claims = volumes().map(|(volume, _)| volume.claim.clone()).collect();
+    Plan::act([Action::Record(Fact::Kept(Kept { claims }))], reason::PURGING, "the old volumes are kept")
 }
 
 pub(super) fn purge(seen: &Observed, now: Timestamp) -> Plan {
     if let Some(plan) = fence(seen) {
         return plan;
     }
-    let Some(intent) = &seen.facts.purge_intent else { return intend(seen, now) };
-    let intent = &intent.fact;
     match &seen.cluster {
         Known::Unknown(why) => {
-            return Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the EtcdCluster: {why}"), LOOK_AGAIN);
+            let plan = Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the EtcdCluster: {why}"), LOOK_AGAIN);
+            unless_over(seen, now, plan, "the EtcdCluster cannot be read")
         }
-        Known::Found(cluster) if uid(cluster) == intent.cluster_uid => {
-            if cluster.metadata.deletion_timestamp.is_some() {
-                return Plan::wait(reason::PURGING, "the old EtcdCluster is going".to_owned(), LOOK_AGAIN);
-            }
-            return begin_purge(seen, cluster, now);
-        }
-        Known::Found(_) | Known::Absent => {}
-    }
-    match &seen.remains {
-        Known::Unknown(why) => {
-            Plan::wait(reason::API_UNAVAILABLE, format!("cannot list what is left: {why}"), LOOK_AGAIN)
-        }
-        Known::Found(remains) => match old(remains, &intent.cluster_uid) {
-            Some(what) => Plan::wait(reason::PURGING, format!("{what} of the old cluster is going"), LOOK_AGAIN),
-            None => purged(),
+        Known::Found(cluster) => match whose(seen, cluster) {
+            Whose::Doomed if cluster.metadata.deletion_timestamp.is_some() => wait_for_remains(seen, now, false),
+            Whose::Doomed => begin_purge(seen, cluster, now),
+            Whose::Ours | Whose::Strange => wait_for_remains(seen, now, true),
         },
-        Known::Absent => purged(),
+        Known::Absent => wait_for_remains(seen, now, true),
     }
 }
 
-/// Nothing is deleted yet: the last moment to leave the cluster alone.
+/// Whose a cluster is that stands there before the attempt under way has made its own.
+enum Whose {
+    /// The old one, or one that an earlier attempt made.
+    Doomed,
+    /// Of this attempt: a look ended before it could write so.
+    Ours,
+    /// Somebody else's.
+    Strange,
+}
+
+fn whose(seen: &Observed, cluster: &DynamicObject) -> Whose {
+    let facts = &seen.facts;
+    let old = facts.purge_intent.as_ref().map(|intent| intent.fact.cluster_uid.as_str());
+    if old == Some(uid(cluster).as_str()) {
+        return Whose::Doomed;
+    }
+    match attempt_of(cluster, &seen.job) {
+        Some(attempt) if attempt < facts.attempt() => Whose::Doomed,
+        Some(_) => Whose::Ours,
+        None => Whose::Strange,
+    }
+}
+
+/// What is deleted is what was captured. The old cluster may still be left alone here: nothing is deleted yet.
 fn begin_purge(seen: &Observed, cluster: &DynamicObject, now: Timestamp) -> Plan {
-    if let Some(plan) = out_of_time(seen, now, "the cluster was not touched") {
-        return plan;
+    let delete = |resource_version: Option<String>| {
+        let delete = Action::DeleteCluster { uid: uid(cluster), resource_version };
+        Plan::act([delete], reason::PURGING, "the EtcdCluster is deleted")
+    };
+    if seen.facts.attempt() > 0 {
+        return unless_over(seen, now, delete(None), "the failed EtcdCluster could not be deleted");
     }
     let captured = seen.facts.capture.as_ref().map(|capture| &capture.fact.object);
     if captured.is_none_or(|captured| is_edited(captured, cluster)) {
-        return fail(
+        return failed(
             seen,
             format!("EtcdCluster {APP_CLUSTER_NAME} was edited while the restore began; it was not touched"),
         );
     }
-    let delete = Action::DeleteCluster {
-        uid: uid(cluster),
-        resource_version: cluster.metadata.resource_version.clone().unwrap_or_default(),
-    };
-    Plan::act([delete], reason::PURGING, "the old EtcdCluster is deleted")
+    if let Some(why) = outrun(seen) {
+        return failed(seen, format!("{why}; the cluster was not touched"));
+    }
+    let plan = delete(Some(cluster.metadata.resource_version.clone().unwrap_or_default()));
+    unless_over(seen, now, plan, "the cluster was not touched")
 }
 
 /// Whether anything that would be made again is no longer what was captured. Its status may have moved on.
@@ -85,13 +139,69 @@ fn is_edited(captured: &serde_json::Value, live: &DynamicObject) -> bool {
     ["/spec", "/metadata/labels", "/metadata/annotations"].into_iter().any(differs)
 }
 
-fn purged() -> Plan {
-    Plan::act([Action::Record(Fact::Purged(Purged {}))], reason::PURGING, "the old cluster is gone")
+/// Why the revision that was rehearsed is no longer beyond all that clients have seen.
+fn outrun(seen: &Observed) -> Option<String> {
+    let preflight = &seen.facts.preflight()?.fact;
+    let rehearsed = preflight.rehearsal.as_ref()?.revision;
+    let Known::Found(live) = &seen.live else { return None };
+    let alive = live.revision()?;
+    // An etcdutl that cannot raise the revision leaves it far below the raise.
+    let raised = preflight.bump > 0 && rehearsed > preflight.bump;
+    (raised && alive >= rehearsed)
+        .then(|| format!("clients have seen revision {alive}, and the restored data would begin at {rehearsed}"))
 }
 
-/// The first thing that is left of the cluster of this UID.
-fn old(remains: &Remains, cluster_uid: &str) -> Option<String> {
-    if let Some(member) = remains.members.iter().find(|member| member.owner_uid == cluster_uid) {
+/// Waits until nothing is left of the cluster that is going.
+fn wait_for_remains(seen: &Observed, now: Timestamp, object_gone: bool) -> Plan {
+    let remains = match &seen.remains {
+        Known::Unknown(why) => {
+            let plan = Plan::wait(reason::API_UNAVAILABLE, format!("cannot list what is left: {why}"), LOOK_AGAIN);
+            return unless_over(seen, now, plan, "what is left of it cannot be listed");
+        }
+        Known::Found(remains) => remains.clone(),
+        Known::Absent => Remains::default(),
+    };
+    let stays = match &seen.cluster {
+        Known::Found(cluster) if object_gone => uid(cluster),
+        Known::Found(_) | Known::Absent | Known::Unknown(_) => String::new(),
+    };
+    if let Some(free) = stuck(&remains, &stays, now) {
+        let plan = Plan::act([free], reason::PURGING, "a member whose cluster is gone is freed");
+        return unless_over(seen, now, plan, "a member cannot be freed");
+    }
+    let left = old(&remains, &stays);
+    match left {
+        None if object_gone => {
+            let fact = Fact::Purged(Purged { attempt: seen.facts.attempt() });
+            Plan::act([Action::Record(fact)], reason::PURGING, "the old cluster is gone")
+        }
+        None => {
+            let plan = Plan::wait(reason::PURGING, "the old EtcdCluster is going".to_owned(), LOOK_AGAIN);
+            unless_over(seen, now, plan, "the old EtcdCluster does not go")
+        }
+        Some(what) => {
+            let plan = Plan::wait(reason::PURGING, format!("{what} of the old cluster is going"), LOOK_AGAIN);
+            unless_over(seen, now, plan, &format!("{what} of the old cluster does not go"))
+        }
+    }
+}
+
+/// A member that waits in vain for somebody to take it out of an etcd that is going as a whole.
+fn stuck(remains: &Remains, stays: &str, now: Timestamp) -> Option<Action> {
+    let member = remains.members.iter().find(|member| {
+        let since = member.going_since.map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default());
+        member.owner_uid != stays
+            && since.is_some_and(|since| since >= STUCK)
+            && member.finalizers.iter().any(|name| name == operator::MEMBER_CLEANUP)
+    })?;
+    let keep = member.finalizers.iter().filter(|name| *name != operator::MEMBER_CLEANUP).cloned().collect();
+    Some(Action::FreeMember { member: member.clone(), keep })
+}
+
+/// The first thing that is left of a cluster other than the one of this UID.
+fn old(remains: &Remains, stays: &str) -> Option<String> {
+    let stays = |member: &Remnant| !stays.is_empty() && member.owner_uid == stays;
+    if let Some(member) = remains.members.iter().find(|member| !stays(member)) {
         return Some(format!("EtcdMember {}", member.name));
     }
     // The member of a left Pod or volume may be gone already; only those of another cluster's member are not ours.
@@ -124,8 +234,40 @@ fn intend(seen: &Observed, now: Timestamp) -> Plan {
             return Plan::wait(reason::API_UNAVAILABLE, message, LOOK_AGAIN);
         }
     }
-    let captured = seen.facts.capture.as_ref().map(|capture| &capture.fact.object);
-    let uid = captured.and_then(|object| object.pointer("/metadata/uid")).and_then(serde_json::Value::as_str);
-    let intent = PurgeIntent { cluster_uid: uid.unwrap_or_default().to_owned() };
+    let Some(capture) = &seen.facts.capture else {
+        return fail(seen, "the records of this restore are incomplete".to_owned());
+    };
+    let (volumes, revision) = match (&seen.live, capture.fact.uid()) {
+        (_, "") => (Vec::new(), None),
+        (Known::Unknown(why), _) => {
+            let message = format!("cannot look at the old cluster's members: {why}");
+            return Plan::wait(reason::API_UNAVAILABLE, message, LOOK_AGAIN);
+        }
+        (Known::Absent, _) => {
+            return fail(seen, format!("EtcdCluster {APP_CLUSTER_NAME} was deleted by somebody else"));
+        }
+        (Known::Found(live), _) => (live.volumes_to_keep(), live.revision()),
+    };
+    if let Some(plan) = repeat(seen, now) {
+        return plan;
+    }
+    let intent = PurgeIntent { cluster_uid: capture.fact.uid().to_owned(), volumes, revision };
     Plan::act([Action::Record(Fact::PurgeIntent(intent))], reason::PURGING, "the old cluster is about to be deleted")
+}
+
+/// A rehearsal that is no longer worth anything is repeated: too old, or outrun by the clients.
+fn repeat(seen: &Observed, now: Timestamp) -> Option<Plan> {
+    let preflight = seen.facts.preflight()?;
+    let age = preflight.at.as_ref().and_then(|at| Duration::try_from(now.duration_since(at.0)).ok());
+    let stale = age.is_some_and(|age| age > FRESH);
+    let outrun = outrun(seen);
+    if !stale && outrun.is_none() {
+        return None;
+    }
+    let round = preflight.fact.round.saturating_add(1);
+    if round >= MOST_ROUNDS {
+        let why = outrun.unwrap_or_else(|| "the rehearsal grows old faster than the restore goes on".to_owned());
+        return Some(fail(seen, format!("{why}; the cluster was not touched")));
+    }
+    Some(rehearse(seen, round))
 }

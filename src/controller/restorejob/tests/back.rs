@@ -1,0 +1,188 @@
+//! Putting old data back.
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::world::{Turn, World, crash_at, disturbances, never};
+use crate::api::names::warden;
+use crate::api::restorejob::reason;
+use crate::controller::restorejob::decide::{Action, Verdict};
+use crate::controller::restorejob::observe::Release;
+use crate::controller::restorejob::observe::volumes::Standing;
+
+fn source(world: &World) -> serde_json::Value {
+    world.cluster.as_ref().unwrap().data["spec"]["bootstrap"]["restore"]["source"].clone()
+}
+
+/// R2 and R11: restored data that is not what was rehearsed is taken back.
+#[test]
+fn a_failed_proof_puts_the_old_data_back() {
+    for turn in [Turn::Wrong, Turn::Alarmed] {
+        let mut world = World::turning(turn);
+        world.run(never);
+        assert_eq!((world.phase(), world.uid()), ("Failed", "new1"), "{turn:?}");
+        assert!(
+            world.message().starts_with("rolled back to the old data in volume data-etcd-a"),
+            "{}",
+            world.message()
+        );
+        assert_eq!(source(&world)["pvc"], json!({"claimName": "data-etcd-a", "subPath": "member/snap/db"}));
+        assert_eq!(world.deleted, ["old", "new0"]);
+        assert_eq!(world.volume, Standing::Expiring);
+        let bump: i64 = world.cluster.as_ref().unwrap().annotations()[warden::REVISION_BUMP].parse().unwrap();
+        assert!(bump > 1_000_100, "a rollback exceeds what the restored cluster told: {bump}");
+    }
+}
+
+#[test]
+fn without_a_volume_the_safety_snapshot_is_put_back() {
+    let mut world = World::turning(Turn::Wrong);
+    world.turns.insert(1, Turn::Never);
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Failed", "new2"));
+    assert!(world.message().contains("s3://bucket/folder/safety.db"), "{}", world.message());
+    assert_eq!(source(&world)["s3"]["key"], "folder/safety.db");
+}
+
+/// R4 and R17: time that runs out after the deletion ends in old data.
+#[test]
+fn a_cluster_that_never_comes_is_rolled_back_when_time_is_out() {
+    let mut world = World::turning(Turn::Never);
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Failed", "new1"));
+    assert!(world.message().contains("did not end within 1800 s"), "{}", world.message());
+}
+
+#[test]
+fn a_rollback_that_is_disturbed_at_any_action_ends_the_same() {
+    let story = World::turning(Turn::Wrong);
+    for (nth, how) in disturbances(story.actions()) {
+        let mut world = story.clone();
+        world.run(crash_at(nth, how));
+        assert_eq!((world.phase(), world.uid()), ("Failed", "new1"), "{how:?} {nth}: {:?}", world.log);
+        assert_eq!(world.release.as_ref().unwrap().suspend, None);
+    }
+}
+
+#[test]
+fn when_nothing_can_be_put_back_a_person_decides() {
+    let mut world = World::with(json!({"safetySnapshot": "Never"}));
+    world.turns.extend([(0, Turn::Never), (1, Turn::Never)]);
+    let plan = world.run_for(4000);
+    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::BLOCKED), "{plan:?}");
+    assert_eq!(world.phase(), "Running");
+    assert_eq!(world.job.status.as_ref().unwrap().step.as_deref(), Some("Blocked"));
+    assert_eq!(world.release.as_ref().unwrap().suspend, Some(true), "the fence stays");
+    assert!(world.job.labels().contains_key(warden::GUARDS), "the guard stays");
+    let mut abandoned = world.clone();
+    abandoned.job.annotations_mut().insert(warden::UNBLOCK.to_owned(), "Abandon".to_owned());
+    abandoned.run(never);
+    assert_eq!(abandoned.phase(), "Failed");
+    assert!(abandoned.message().starts_with("abandoned on request"), "{}", abandoned.message());
+    // Kept data is nobody's to throw away now.
+    assert_eq!(abandoned.volume, Standing::Kept);
+    // What comes right meanwhile is taken.
+    world.turns.insert(1, Turn::Right);
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Failed", "new1"));
+}
+
+#[test]
+fn hold_leaves_everything_to_a_person() {
+    let mut world = World::with(json!({"onFailure": "Hold"}));
+    world.turns.insert(0, Turn::Wrong);
+    let plan = world.run_for(60);
+    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::BLOCKED), "{plan:?}");
+    assert_eq!(world.uid(), "new0");
+    let mut aborted = world.clone();
+    aborted.job.annotations_mut().insert(warden::ABORT.to_owned(), "true".to_owned());
+    aborted.run(never);
+    assert_eq!((aborted.phase(), aborted.uid()), ("Failed", "new1"), "an abort is a decision, too");
+    world.turns.insert(0, Turn::Right);
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Succeeded", "new0"));
+}
+
+#[test]
+fn an_abort_at_any_moment_leaves_old_data_unless_the_new_is_proven() {
+    for nth in 0..=World::new().actions() {
+        let mut world = World::new();
+        let mut done = 0;
+        while done < nth && world.phase() != "Succeeded" {
+            done += world.step(&mut never).actions.len();
+        }
+        let verified = world.has("verified");
+        world.job.annotations_mut().insert(warden::ABORT.to_owned(), "true".to_owned());
+        world.run(never);
+        let expected = match (verified, world.deleted.is_empty()) {
+            (true, _) => ("Succeeded", "new0"),
+            (false, true) => ("Failed", "old"),
+            (false, false) => ("Failed", "new1"),
+        };
+        assert_eq!((world.phase(), world.uid()), expected, "{nth}: {:?}", world.log);
+    }
+}
+
+#[test]
+fn an_abort_with_nothing_to_put_back_goes_on() {
+    let mut world = World::with(json!({"safetySnapshot": "Never"}));
+    world.run_until("kept");
+    while world.cluster.is_some() {
+        world.step(&mut never);
+    }
+    world.volume = Standing::Gone;
+    world.delete_job();
+    world.run(never);
+    assert!(world.job_gone);
+    assert_eq!(world.uid(), "new0", "the only way to a cluster is forward");
+}
+
+/// A deposed leader may send the deletion after the new leader spared the cluster.
+#[test]
+fn a_late_deletion_of_a_spared_cluster_fails() {
+    let mut world = World::new();
+    world.run_until("kept");
+    let late = Action::DeleteCluster { uid: "old".to_owned(), resource_version: Some("7".to_owned()) };
+    world.job.annotations_mut().insert(warden::ABORT.to_owned(), "true".to_owned());
+    while !world.log.contains(&"spare-cluster") {
+        world.step(&mut never);
+    }
+    world.act(&late);
+    world.run(never);
+    assert_eq!((world.phase(), world.uid(), world.volume), ("Failed", "old", Standing::Owned));
+    // Before that it may succeed: then the kept volume is put back.
+    let mut early = World::new();
+    early.run_until("kept");
+    early.job.annotations_mut().insert(warden::ABORT.to_owned(), "true".to_owned());
+    early.run_until("roll-back");
+    early.act(&late);
+    early.run(never);
+    assert_eq!((early.phase(), early.uid()), ("Failed", "new2"));
+}
+
+/// A deposed leader's creation that is heard after the rollback began does not stay.
+#[test]
+fn a_late_creation_of_a_failed_attempt_is_taken_away() {
+    let mut world = World::turning(Turn::Wrong);
+    world.run_until("created");
+    let late = world.cluster.clone();
+    world.run_until("roll-back");
+    while world.cluster.is_some() {
+        world.step(&mut never);
+    }
+    world.cluster = late;
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Failed", "new1"));
+}
+
+#[test]
+fn a_deleted_application_ends_the_duty() {
+    let mut world = World::new();
+    world.run_until("kept");
+    world.release = None::<Release>;
+    world.cluster = None;
+    world.run(never);
+    assert_eq!(world.phase(), "Failed");
+    assert!(world.message().contains("HelmRelease was deleted"), "{}", world.message());
+    assert_eq!(world.volume, Standing::Kept);
+}

@@ -1,0 +1,482 @@
+//! A small world without clocks or servers, in which restores are told: what is there, and how it behaves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde_json::json;
+
+use crate::api::agent::Rehearsal;
+use crate::api::backup::Backup;
+use crate::api::etcdsnapshot::EtcdSnapshot;
+use crate::api::names::warden;
+use crate::api::restorejob::RestoreJob;
+use crate::checks::Known;
+use crate::controller::restorejob::decide::{Action, Plan, Verdict, decide, is_finished};
+use crate::controller::restorejob::facts::Volume;
+use crate::controller::restorejob::observe::live::{Hash, Live, LiveMember, Told};
+use crate::controller::restorejob::observe::volumes::Standing;
+use crate::controller::restorejob::observe::{
+    Lost, Observed, Recreation, Rehearsed, Rehearsing, Release, Remains, Remnant,
+};
+use crate::controller::restorejob::records::{Facts, read, record};
+use crate::controller::restorejob::status::status;
+use crate::controller::restorejob::{build, is_settled};
+
+pub(super) fn from<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
+    serde_json::from_value(json).unwrap()
+}
+
+pub(super) fn start() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+/// The hash of the rehearsed data.
+pub(super) const HASH: u32 = 0xabcd;
+/// Revision of the old cluster.
+pub(super) const OLD_REVISION: i64 = 100;
+
+/// How a made cluster turns out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// With the data.
+    #[default]
+    Right,
+    /// With other data.
+    Wrong,
+    /// With an alarm that the snapshot does not carry.
+    Alarmed,
+    /// It never comes up.
+    Never,
+    /// What was rehearsed is compacted away.
+    Compacted,
+}
+
+/// What is there, and how it behaves.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) now: Timestamp,
+    pub(super) job: RestoreJob,
+    pub(super) job_gone: bool,
+    pub(super) backup: Known<Backup>,
+    pub(super) records: Vec<ControllerRevision>,
+    pub(super) cluster: Option<DynamicObject>,
+    /// How long a cluster takes to go once it is deleted.
+    pub(super) goes: u32,
+    pub(super) remains: Remains,
+    pub(super) volume: Standing,
+    pub(super) release: Option<Release>,
+    pub(super) rehearsal: Known<Rehearsed>,
+    pub(super) rehearsal_ends: Option<String>,
+    pub(super) snapshot: Option<EtcdSnapshot>,
+    pub(super) snapshot_ends: &'static str,
+    pub(super) recreation: Recreation,
+    pub(super) lost: Known<Lost>,
+    /// By attempt.
+    pub(super) turns: BTreeMap<u32, Turn>,
+    /// Members that are ready from the first moment; the others come when all three are wanted.
+    pub(super) ready: i32,
+    pub(super) old_revision: i64,
+    pub(super) was_suspended: Option<bool>,
+    pub(super) log: Vec<&'static str>,
+    /// Actions that the API server refuses, by their word.
+    pub(super) refused: BTreeSet<&'static str>,
+    /// Clusters by UID that were deleted.
+    pub(super) deleted: Vec<String>,
+}
+
+pub(super) fn backup() -> Backup {
+    from(json!({
+        "metadata": {"name": "b"},
+        "spec": {"applicationRef": {"kind": "Etcd", "name": "etcd"},
+            "strategyRef": {"apiGroup": "strategy.backups.cozystack.io", "kind": "Etcd", "name": "s3"},
+            "driverMetadata": {"etcd.aenix.io/bucket": "bucket", "etcd.aenix.io/endpoint": "s3:9000",
+                "etcd.aenix.io/credentials-secret-name": "creds"}},
+        "status": {"phase": "Ready", "artifact": {"uri": "s3://bucket/folder/x.db", "revision": 40}},
+    }))
+}
+
+pub(super) fn cluster() -> DynamicObject {
+    from(json!({
+        "apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
+        "metadata": {"name": "etcd", "uid": "old", "resourceVersion": "7", "labels": {"a": "b"}},
+        "spec": {"version": "3.6.11", "replicas": 3, "unknown": {"field": 1}},
+        "status": {"readyMembers": 3, "conditions": [{"type": "Available", "status": "True", "reason": "QuorumHealthy",
+            "message": "", "lastTransitionTime": start()}]},
+    }))
+}
+
+pub(super) fn volume() -> Volume {
+    Volume {
+        claim: "data-etcd-a".to_owned(),
+        uid: "c".to_owned(),
+        member: "etcd-a".to_owned(),
+        sub_path: "member/snap/db".to_owned(),
+        ..Volume::default()
+    }
+}
+
+fn remnant(name: &str, uid: &str, owner: &str) -> Remnant {
+    Remnant { name: name.to_owned(), uid: uid.to_owned(), owner_uid: owner.to_owned(), ..Remnant::default() }
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self {
+            now: start(),
+            job: from(json!({"metadata": {"name": "r", "namespace": "ns", "uid": "0c1d2e3f-1",
+                "creationTimestamp": start()}, "spec": {"backupRef": {"name": "b"}}})),
+            job_gone: false,
+            backup: Known::Found(backup()),
+            records: Vec::new(),
+            cluster: Some(cluster()),
+            goes: 2,
+            remains: Remains {
+                members: vec![remnant("etcd-a", "m", "old")],
+                pods: Vec::new(),
+                claims: vec![remnant("data-etcd-a", "c", "m")],
+            },
+            volume: Standing::Owned,
+            release: Some(Release { name: "etcd".to_owned(), suspend: None, ..Release::default() }),
+            rehearsal: Known::Absent,
+            rehearsal_ends: None,
+            snapshot: None,
+            snapshot_ends: "Complete",
+            recreation: Recreation::Accepted,
+            lost: Known::Absent,
+            turns: BTreeMap::new(),
+            ready: 3,
+            old_revision: OLD_REVISION,
+            was_suspended: None,
+            log: Vec::new(),
+            refused: BTreeSet::new(),
+            deleted: Vec::new(),
+        }
+    }
+
+    /// With options.
+    pub(super) fn with(options: serde_json::Value) -> Self {
+        let mut world = Self::new();
+        world.job.spec.options = Some(options);
+        world
+    }
+
+    /// In which the restore itself turns out like this.
+    pub(super) fn turning(turn: Turn) -> Self {
+        let mut world = Self::new();
+        world.turns.insert(0, turn);
+        world
+    }
+
+    pub(super) fn look(&self) -> Observed {
+        let optional = |cluster: &Option<DynamicObject>| cluster.clone().map_or(Known::Absent, Known::Found);
+        Observed {
+            job: self.job.clone(),
+            facts: self.facts(),
+            backup: self.backup.clone(),
+            others: Known::Found(vec![self.job.clone()]),
+            cluster: optional(&self.cluster),
+            release: self.release.clone().map_or(Known::Absent, Known::Found),
+            rehearsal: self.rehearsal.clone(),
+            snapshot: self.snapshot.clone().map_or(Known::Absent, Known::Found),
+            recreation: Known::Found(self.recreation.clone()),
+            remains: Known::Found(self.remains.clone()),
+            live: self.live(),
+            volumes: Known::Found(vec![self.volume; self.facts().purge_intent.map_or(0, |i| i.fact.volumes.len())]),
+            lost: self.lost.clone(),
+            namespace_goes: false,
+        }
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        Facts::read(&self.records).unwrap()
+    }
+
+    /// Whether a fact of this word is on record.
+    pub(super) fn has(&self, fact: &str) -> bool {
+        self.records.iter().any(|record| read(record).unwrap().word() == fact)
+    }
+
+    fn live(&self) -> Known<Live> {
+        let Some(cluster) = &self.cluster else { return Known::Absent };
+        let old = cluster.metadata.uid.as_deref() == Some("old");
+        let attempt = cluster.annotations().get(warden::RESTORE_ATTEMPT).and_then(|attempt| attempt.parse().ok());
+        let turn = attempt.and_then(|attempt: u32| self.turns.get(&attempt).copied()).unwrap_or_default();
+        let up = old || (cluster.data["status"]["readyMembers"].as_i64() > Some(0) && turn != Turn::Never);
+        let bump: i64 =
+            cluster.annotations().get(warden::REVISION_BUMP).and_then(|bump| bump.parse().ok()).unwrap_or_default();
+        let hash = match turn {
+            _ if old => Hash::NotAsked,
+            Turn::Right | Turn::Alarmed | Turn::Never => Hash::Is(HASH),
+            Turn::Wrong => Hash::Is(HASH + 1),
+            Turn::Compacted => Hash::Compacted,
+        };
+        let revision = if old { self.old_revision } else { 40 + bump };
+        let told = Told { revision, applied: 7, is_learner: false, hash };
+        let ready = if old { 3 } else { self.ready };
+        let member = |number: i32| LiveMember {
+            name: format!("etcd-{number}"),
+            ready: up && number < ready,
+            told: if up && number < ready { Ok(told.clone()) } else { Err("connection refused".to_owned()) },
+            volume: (old && number == 0).then(volume),
+        };
+        let alarms = if turn == Turn::Alarmed { vec!["Corrupt".to_owned()] } else { Vec::new() };
+        Known::Found(Live { members: (0..3).map(member).collect(), alarms: up.then_some(alarms) })
+    }
+
+    /// What the API server would make of an action; what must never be asked of it, panics.
+    pub(super) fn act(&mut self, action: &Action) {
+        self.log.push(action.word());
+        if self.refused.contains(action.word()) {
+            return;
+        }
+        match action {
+            Action::Hold => self.job.finalizers_mut().push(warden::RESTORE_FINALIZER.to_owned()),
+            Action::Release => {
+                self.job.finalizers_mut().clear();
+                self.job_gone = self.job.metadata.deletion_timestamp.is_some();
+            }
+            Action::Record(fact) => {
+                let mut made = record(&self.job, fact);
+                made.metadata.creation_timestamp = Some(Time(self.now));
+                if !self.records.iter().any(|record| record.name_any() == made.name_any()) {
+                    self.records.push(made);
+                }
+            }
+            Action::StartPreflight(rehearse) => {
+                let how = Rehearsing::Running(String::new());
+                self.rehearsal = Known::Found(Rehearsed { bump: rehearse.bump, how });
+            }
+            Action::TakeSnapshot(source) => self.snapshot = Some(build::safety_snapshot(&self.job, source)),
+            Action::Guard => drop(self.job.labels_mut().insert(warden::GUARDS.to_owned(), "etcd".to_owned())),
+            Action::Unguard => drop(self.job.labels_mut().remove(warden::GUARDS)),
+            Action::Suspend(_) => self.release.as_mut().unwrap().suspend = Some(true),
+            Action::Resume { suspend, .. } => self.release.as_mut().unwrap().suspend = *suspend,
+            Action::KeepVolume(chosen) => {
+                assert_eq!(**chosen, volume());
+                assert!(self.has("purge-intent"), "nothing is taken from a member before the purge is decided");
+                if self.volume == Standing::Owned {
+                    self.volume = Standing::Kept;
+                    self.remains.claims.clear();
+                }
+            }
+            Action::ReturnVolume(_) => self.volume = Standing::Owned,
+            Action::ExpireVolume { .. } => self.volume = Standing::Expiring,
+            Action::DeleteCluster { uid, resource_version } => self.delete(uid, resource_version.as_deref()),
+            Action::SpareCluster { uid } => {
+                if let Some(cluster) =
+                    self.cluster.as_mut().filter(|cluster| cluster.metadata.uid.as_ref() == Some(uid))
+                {
+                    cluster.metadata.resource_version = Some("spared".to_owned());
+                    let uid = self.job.uid().unwrap();
+                    cluster.annotations_mut().insert(warden::SPARED_BY.to_owned(), uid);
+                }
+            }
+            Action::FreeMember { member, .. } => self.remains.members.retain(|left| left.uid != member.uid),
+            Action::CreateCluster { capture, start } => {
+                let facts = self.facts();
+                assert!(facts.purged.contains_key(&start.attempt), "{:?}", self.log);
+                assert_eq!(self.remains, Remains::default(), "made beside what is left of the old one");
+                assert!(self.volume != Standing::Gone || start.source.pvc.is_none());
+                if self.cluster.is_none() {
+                    let mut made = build::cluster(&self.job, capture, start).unwrap();
+                    made.metadata.uid = Some(format!("new{}", start.attempt));
+                    self.cluster = Some(made);
+                }
+            }
+        }
+    }
+
+    fn delete(&mut self, uid: &str, resource_version: Option<&str>) {
+        for fact in ["preflight", "safety-snapshot", "suspended", "capture", "purge-intent"] {
+            assert!(self.has(fact), "deleted without {fact}: {:?}", self.log);
+        }
+        assert!(self.job.labels().contains_key(warden::GUARDS));
+        assert!(self.release.as_ref().is_none_or(|release| release.suspend == Some(true)));
+        assert!(!self.has("verified"), "a proven cluster is never deleted");
+        if uid == "old" {
+            assert!(self.has("kept") && self.volume != Standing::Owned, "deleted with its volume");
+            assert!(resource_version.is_some(), "the old cluster is deleted only as it was captured");
+        }
+        let now = self.now;
+        if let Some(cluster) = &mut self.cluster
+            && cluster.metadata.uid.as_deref() == Some(uid)
+            && resource_version.is_none_or(|version| cluster.metadata.resource_version.as_deref() == Some(version))
+        {
+            cluster.metadata.deletion_timestamp.get_or_insert(Time(now));
+            self.deleted.push(uid.to_owned());
+        }
+    }
+
+    /// The world moves on by one step.
+    pub(super) fn pass(&mut self) {
+        self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+        if let Known::Found(Rehearsed { bump, how }) = &mut self.rehearsal
+            && matches!(how, Rehearsing::Running(_))
+        {
+            *how = match &self.rehearsal_ends {
+                Some(why) => Rehearsing::Failed(why.clone()),
+                None => Rehearsing::Passed(Some(Rehearsal {
+                    revision: 40 + *bump,
+                    hash_revision: 40 + *bump,
+                    hash_kv: HASH,
+                    keys: 3,
+                    ..Rehearsal::default()
+                })),
+            };
+        }
+        if let Some(snapshot) = &mut self.snapshot {
+            let artifact = json!({"uri": "s3://bucket/folder/safety.db", "revision": OLD_REVISION});
+            snapshot.status = Some(from(json!({"phase": self.snapshot_ends, "artifact": artifact})));
+        }
+        let Some(cluster) = &mut self.cluster else { return };
+        if let Some(since) = cluster.metadata.deletion_timestamp.as_ref() {
+            if self.now.duration_since(since.0) >= SignedDuration::from_secs(self.goes.into()) {
+                self.cluster = None;
+                self.remains = Remains::default();
+                if self.volume == Standing::Owned {
+                    self.volume = Standing::Gone;
+                }
+            }
+        } else if cluster.metadata.uid.as_deref() != Some("old")
+            && cluster.annotations().contains_key(warden::RESTORED_BY)
+        {
+            cluster.data["status"] = json!({"readyMembers": self.ready, "conditions": [{"type": "Available",
+                "status": "True", "reason": "QuorumHealthy", "message": "", "lastTransitionTime": start()}]});
+        }
+    }
+
+    /// One look: the plan's actions up to a crash, which may come before or after the action took effect.
+    pub(super) fn step(&mut self, crash: &mut dyn FnMut() -> Crash) -> Plan {
+        let seen = self.look();
+        let plan = decide(&seen, self.now);
+        let mut fault = false;
+        for action in &plan.actions {
+            match crash() {
+                Crash::Never => self.act(action),
+                Crash::Before => return plan,
+                Crash::After => {
+                    self.act(action);
+                    return plan;
+                }
+                Crash::Twice => {
+                    self.act(action);
+                    self.act(action);
+                }
+            }
+            if self.refused.contains(action.word()) {
+                fault = true;
+                break;
+            }
+        }
+        if plan.actions.is_empty() || fault {
+            if !fault || matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == "Blocked") {
+                self.job.status = Some(status(&seen, &plan.verdict, self.now));
+            }
+            self.pass();
+        }
+        self.check();
+        plan
+    }
+
+    /// What must hold at every moment.
+    pub(super) fn check(&self) {
+        if is_finished(&self.job) && self.release.is_some() {
+            let release = self.release.as_ref().map(|release| release.suspend);
+            assert_eq!(release, Some(self.was_suspended), "the release is as it was found");
+            let abandoned = self.has("abandoned");
+            assert!(self.cluster.is_some() || abandoned, "an end without a cluster: {:?}", self.log);
+        }
+        if self.phase() == "Succeeded" && self.has("verified") {
+            let live = self.live().found().unwrap();
+            assert!(
+                live.members.iter().any(|member| member.told.as_ref().is_ok_and(|told| told.hash == Hash::Is(HASH)))
+            );
+        }
+    }
+
+    /// Runs until nothing is left to do.
+    pub(super) fn run(&mut self, mut crash: impl FnMut() -> Crash) {
+        for _ in 0..12_000 {
+            if self.job_gone || is_settled(&self.job) {
+                return;
+            }
+            self.step(&mut crash);
+        }
+        panic!("did not settle: {:?}\n{:?}", self.job.status, &self.log[..self.log.len().min(60)]);
+    }
+
+    /// Runs until a fact is on record.
+    pub(super) fn run_until(&mut self, fact: &str) {
+        for _ in 0..400 {
+            if self.has(fact) {
+                return;
+            }
+            self.step(&mut never);
+        }
+        panic!("no {fact}: {:?}", self.log);
+    }
+
+    /// Runs for so many seconds.
+    pub(super) fn run_for(&mut self, seconds: i64) -> Plan {
+        let until = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        let mut plan = self.step(&mut never);
+        while self.now < until {
+            plan = self.step(&mut never);
+        }
+        plan
+    }
+
+    pub(super) fn message(&self) -> &str {
+        self.job.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default()
+    }
+
+    pub(super) fn phase(&self) -> &str {
+        self.job.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.cluster.as_ref().and_then(|cluster| cluster.metadata.uid.as_deref()).unwrap_or_default()
+    }
+
+    /// Somebody deletes the job.
+    pub(super) fn delete_job(&mut self) {
+        self.job.metadata.deletion_timestamp = Some(Time(self.now));
+    }
+
+    /// The number of actions of this story, undisturbed.
+    pub(super) fn actions(&self) -> usize {
+        let mut world = self.clone();
+        world.run(never);
+        world.log.len()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Crash {
+    Never,
+    Before,
+    After,
+    Twice,
+}
+
+pub(super) fn never() -> Crash {
+    Crash::Never
+}
+
+pub(super) fn crash_at(nth: usize, how: Crash) -> impl FnMut() -> Crash {
+    let mut count = 0;
+    move || {
+        count += 1;
+        if count == nth { how } else { Crash::Never }
+    }
+}
+
+/// Each way to be disturbed at each of so many actions.
+pub(super) fn disturbances(actions: usize) -> impl Iterator<Item = (usize, Crash)> {
+    let ways = [Crash::Before, Crash::After, Crash::Twice];
+    (1..=actions).flat_map(move |nth| ways.into_iter().map(move |how| (nth, how)))
+}
