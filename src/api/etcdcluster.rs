@@ -51,6 +51,9 @@ pub mod reason {
     pub const TOTAL_LOSS: &str = "TotalLoss";
     /// The name of an object that the cluster needs is taken.
     pub const NAME_TAKEN: &str = "NameTaken";
+    /// Not Progressing: the rules of admission refuse the spec, which came in while nobody was asked. What there was
+    /// before is kept up.
+    pub const REFUSED: &str = "Refused";
     /// Progressing: the first target was adopted.
     pub const INITIAL_SNAPSHOT: &str = "InitialSnapshot";
     /// Progressing: a changed spec was adopted.

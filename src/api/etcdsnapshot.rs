@@ -57,6 +57,8 @@ pub mod reason {
     pub const AUTH_LATCH_TIMEOUT: &str = "AuthLatchTimeout";
     /// The destination names none or both of S3 and a volume.
     pub const INVALID_DESTINATION: &str = "InvalidDestination";
+    /// The rules of admission refuse it; it came in while nobody was asked.
+    pub const REFUSED: &str = "Refused";
     /// Another snapshot of the same cluster comes first.
     pub const WAITING_FOR_SNAPSHOT: &str = "WaitingForSnapshot";
 }

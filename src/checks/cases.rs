@@ -38,6 +38,9 @@ pub struct Case {
     /// Whether a trusted writer asks.
     #[serde(default)]
     pub trusted: bool,
+    /// Whether nobody says who asks, as on a command line.
+    #[serde(default)]
+    pub anonymous: bool,
     /// What has to be found, and nothing else.
     #[serde(default)]
     pub findings: Vec<Expected>,
@@ -86,6 +89,11 @@ impl Case {
             None => Kind::of_object(&self.object),
         };
         let kind = kind.ok_or("the object's kind is not one that is judged")?;
+        let (user, identity) = match (self.trusted, self.anonymous) {
+            (true, _) => ("trusted", Identity::Trusted),
+            (false, true) => ("", Identity::Unknown),
+            (false, false) => ("anna", Identity::Other),
+        };
         let text = |pointer: &str| super::view::text(&self.object, pointer);
         let (object, old) = match operation {
             Operation::Delete => (None, Some(&self.object)),
@@ -97,8 +105,8 @@ impl Case {
             subresource: &self.subresource,
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name"),
-            user: if self.trusted { "trusted" } else { "anna" },
-            identity: if self.trusted { Identity::Trusted } else { Identity::Other },
+            user,
+            identity,
             object,
             old,
             now: Timestamp::UNIX_EPOCH,

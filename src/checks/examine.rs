@@ -4,7 +4,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Change, Identity, Kind, Lookup, Operation, Verdict, judge};
+use super::{Change, Identity, Kind, Known, Lookup, Operation, Verdict, judge, view};
 use crate::policy::{PolicySet, yaml};
 
 /// An object and where it stands, as people are told: a file and the line in it.
@@ -50,12 +50,44 @@ impl Examination<'_> {
     pub fn examine<'a>(&self, objects: &'a [Placed]) -> Examined<'a> {
         let mut examined = Examined::default();
         for placed in objects {
-            match Kind::of_object(&placed.object) {
-                Some(kind) => examined.judged.push((placed, self.verdict(kind, &placed.object))),
+            let verdict = match Kind::of_object(&placed.object) {
+                Some(kind) => Some(self.verdict(kind, &placed.object)),
+                None => self.scaled(&placed.object),
+            };
+            match verdict {
+                Some(verdict) => examined.judged.push((placed, verdict)),
                 None => examined.passed_over += 1,
             }
         }
         examined
+    }
+
+    /// A Scale is a change of the EtcdCluster of its name, if that is in sight.
+    fn scaled(&self, scale: &Value) -> Option<Verdict> {
+        if scale["apiVersion"] != "autoscaling/v1" || scale["kind"] != "Scale" {
+            return None;
+        }
+        let (namespace, name) = (text(scale, "namespace"), text(scale, "name"));
+        let Known::Found(cluster) = self.lookup.get(Kind::EtcdCluster, Some(&namespace), &name) else { return None };
+        let mut before = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": scale["metadata"]});
+        for (field, from) in [("spec", "/spec/replicas"), ("status", "/status/readyMembers")] {
+            if let Some(replicas) = view::integer(&cluster, from) {
+                before[field] = json!({"replicas": replicas});
+            }
+        }
+        let change = Change {
+            kind: Kind::EtcdCluster,
+            operation: Operation::Update,
+            subresource: "scale",
+            namespace: &namespace,
+            name: &name,
+            user: self.user,
+            identity: self.identity,
+            object: Some(scale),
+            old: Some(&before),
+            now: self.now,
+        };
+        Some(judge(&change, self.policies, self.lookup))
     }
 
     fn verdict(&self, kind: Kind, object: &Value) -> Verdict {
@@ -131,19 +163,31 @@ pub fn text(object: &Value, field: &str) -> String {
 pub fn read(name: &str, text: &str, unreadable: &mut Vec<String>) -> Vec<Placed> {
     let mut placed = Vec::new();
     for document in yaml::documents(text) {
-        let source = format!("{name}:{}", document.line);
+        let source = format!("{name}:{}", document.first_line());
         match document.read::<Value>() {
             Err(error) => unreadable.push(format!("{name}: {error}")),
-            Ok(mut list) if is_list(&list) => {
-                let items = list["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-                placed.extend(items.into_iter().map(|object| Placed { source: source.clone(), object }));
-            }
-            Ok(object) => placed.push(Placed { source, object }),
+            Ok(object) => take(object, &source, &mut placed, unreadable),
         }
     }
     placed
 }
 
-fn is_list(object: &Value) -> bool {
-    object["kind"] == "List" && object["items"].is_array()
+/// A List is its items; those of a typed list (`EtcdClusterList`) have their type from it.
+fn take(mut object: Value, source: &str, placed: &mut Vec<Placed>, unreadable: &mut Vec<String>) {
+    let of_type = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (of_type("apiVersion"), of_type("kind"));
+    if api_version.is_empty() || kind.is_empty() {
+        return unreadable.push(format!("{source}: no object: apiVersion and kind are needed"));
+    }
+    let items = object.get_mut("items").and_then(Value::as_array_mut);
+    let (Some(of), Some(items)) = (kind.strip_suffix("List"), items) else {
+        return placed.push(Placed { source: source.to_owned(), object });
+    };
+    for mut item in std::mem::take(items) {
+        if let (Some(fields), false) = (item.as_object_mut(), of.is_empty()) {
+            fields.entry("apiVersion").or_insert_with(|| api_version.clone().into());
+            fields.entry("kind").or_insert_with(|| of.into());
+        }
+        take(item, source, placed, unreadable);
+    }
 }

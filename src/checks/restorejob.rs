@@ -59,11 +59,9 @@ pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec
     }
     findings.extend(backup_unusable(object, &backup));
     findings.extend(options_faults(object));
-    if change.operation == Operation::Create {
-        findings.extend(another(change, lookup));
-        if let Known::Found(backup) = &backup {
-            findings.extend(version_faults(change, backup, lookup));
-        }
+    findings.extend(another(change, lookup));
+    if let Known::Found(backup) = &backup {
+        findings.extend(version_faults(change, backup, lookup));
     }
 }
 

@@ -11,6 +11,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::check;
+use super::values::without_blanks;
 use crate::admission::registration::build::Endpoint;
 use crate::admission::tls::{self, Source, Store, Times};
 use crate::admission::{Cluster, Settings, Surroundings};
@@ -44,7 +45,7 @@ pub struct Flags {
     #[arg(long, env = "ETCD_WARDEN_WEBHOOK_CLIENT_CA", value_name = "FILE")]
     pub webhook_client_ca: Option<PathBuf>,
     /// User name that may write what only this program should, such as upstream's controllers; may be repeated.
-    #[arg(long, env = "ETCD_WARDEN_TRUSTED_WRITERS", value_delimiter = ',')]
+    #[arg(long, env = "ETCD_WARDEN_TRUSTED_WRITERS", value_delimiter = ',', value_parser = without_blanks)]
     pub trusted_writer: Vec<String>,
     /// Folder with policies besides those that come with the program (ValidatingAdmissionPolicy documents); may be
     /// repeated. They are taken up again when they change.
@@ -52,7 +53,7 @@ pub struct Flags {
     pub policy_dir: Vec<PathBuf>,
     /// ClusterRole of this installation that owns the webhook configurations: deleted together, they never outlive who
     /// would answer.
-    #[arg(long, env = "ETCD_WARDEN_WEBHOOK_OWNER", value_name = "CLUSTERROLE")]
+    #[arg(long, env = "ETCD_WARDEN_WEBHOOK_OWNER", value_name = "CLUSTERROLE", value_parser = without_blanks)]
     pub webhook_owner: Option<String>,
     /// What the rollout is called that this process belongs to. Webhook configurations that somebody deleted are not made
     /// again by another process of the same rollout; without it by none before the next start.

@@ -1,16 +1,20 @@
 //! `etcd-warden check`: what admission would say to files, without a cluster.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
+use super::policies::From;
 use crate::admission::Writers;
+use crate::admission::policies::{self, ENDINGS};
 use crate::checks::examine::{self, Examination, Examined, Placed, text};
 use crate::checks::{Objects, Operation};
-use crate::policy;
+use crate::policy::Action;
+use crate::runtime::folder;
 
 /// What to check, and with what in sight.
 #[derive(Clone, Debug, Args)]
@@ -33,6 +37,9 @@ pub struct Settings {
     /// User name that may write what only this program should; may be repeated.
     #[arg(long)]
     pub trusted_writer: Vec<String>,
+    /// Further policies; ConfigMaps for their parameters are taken from what is in sight.
+    #[command(flatten)]
+    pub policies: From,
     /// How to say what was found.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
@@ -57,6 +64,9 @@ pub enum Error {
     /// Something could not be read; the rest was checked.
     #[error("not everything could be read: {}", .0.join("; "))]
     Unreadable(Vec<String>),
+    /// Policies are wrong.
+    #[error("--policy-dir")]
+    Policies(#[from] policies::Error),
     /// The output could not be written.
     #[error("cannot write")]
     Output(#[from] io::Error),
@@ -68,23 +78,26 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Denied(..) => 1,
-            Self::Unreadable(_) | Self::Output(_) => 2,
+            Self::Unreadable(_) | Self::Policies(_) | Self::Output(_) => 2,
         }
     }
 }
 
 /// Checks, and says what was found.
 pub fn run(settings: &Settings) -> Result<(), Error> {
+    let (_, policies) = settings.policies.load()?;
     let mut unreadable = Vec::new();
     let mut read =
         |paths: &[PathBuf]| -> Vec<Placed> { paths.iter().flat_map(|path| read_path(path, &mut unreadable)).collect() };
     let subjects = read(&settings.filename);
     let context = read(&settings.context);
     let old = read(settings.old.as_slice());
-    let around: Objects = context.iter().chain(&subjects).map(|placed| placed.object.clone()).collect();
+    let all = || context.iter().chain(&subjects).map(|placed| placed.object.clone());
+    let around: Objects = all().collect();
+    let policies = policies.with_parameters(all().filter(|object| object["kind"] == "ConfigMap").map(Arc::new));
     let user = settings.user.as_deref().unwrap_or_default();
     let examination = Examination {
-        policies: policy::builtin(),
+        policies: &policies,
         operation: settings.operation.as_deref().and_then(Operation::of),
         old: &old,
         user,
@@ -96,7 +109,10 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match settings.output {
         Output::Json => writeln!(out, "{}", examined.report())?,
-        Output::Text => tell(&mut out, &examined)?,
+        Output::Text => {
+            let paint = Paint(out.is_terminal() && wants_colour());
+            tell(&mut out, &examined, paint)?;
+        }
     }
     if !unreadable.is_empty() {
         return Err(Error::Unreadable(unreadable));
@@ -107,14 +123,19 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     }
 }
 
-fn tell(out: &mut dyn Write, examined: &Examined<'_>) -> io::Result<()> {
+fn tell(out: &mut dyn Write, examined: &Examined<'_>, paint: Paint) -> io::Result<()> {
     for (placed, verdict) in &examined.judged {
         let kind = placed.object["kind"].as_str().unwrap_or_default();
-        let word = if verdict.allowed() { "allowed" } else { "refused" };
+        let word = if verdict.allowed() { paint.green("allowed") } else { paint.red("refused") };
         writeln!(out, "{}: {kind} {}: {word}", placed.source, text(&placed.object, "name"))?;
         for found in &verdict.findings {
+            let action = match found.action {
+                Action::Deny => paint.red("Deny"),
+                Action::Warn => paint.yellow("Warn"),
+                Action::Audit => "Audit".to_owned(),
+            };
             let colon = if found.field().is_empty() { "" } else { ": " };
-            writeln!(out, "  {:?}: {}{colon}{} ({})", found.action, found.field(), found.message, found.policy)?;
+            writeln!(out, "  {action}: {}{colon}{} ({})", paint.bold(found.field()), found.message, found.policy)?;
         }
     }
     if examined.passed_over > 0 {
@@ -123,32 +144,51 @@ fn tell(out: &mut dyn Write, examined: &Examined<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether people want colours, by what is agreed on (NO_COLOR, TERM=dumb).
+fn wants_colour() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy)]
+struct Paint(bool);
+
+impl Paint {
+    fn with(self, code: &str, text: &str) -> String {
+        if self.0 && !text.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn red(self, text: &str) -> String {
+        self.with("1;31", text)
+    }
+
+    fn yellow(self, text: &str) -> String {
+        self.with("33", text)
+    }
+
+    fn green(self, text: &str) -> String {
+        self.with("32", text)
+    }
+
+    fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+}
+
 /// The objects of a file, of the files of a directory, or of standard input.
 pub(super) fn read_path(path: &Path, unreadable: &mut Vec<String>) -> Vec<Placed> {
-    let shown = path.display().to_string();
-    let mut failed = |error: io::Error| {
-        unreadable.push(format!("{shown}: {error}"));
-        Vec::new()
-    };
-    if path == Path::new("-") {
+    let texts = if path == Path::new("-") {
         let mut text = String::new();
-        return match io::stdin().read_to_string(&mut text) {
-            Ok(_) => examine::read("-", &text, unreadable),
-            Err(error) => failed(error),
-        };
-    }
-    if path.is_dir() {
-        let entries = match std::fs::read_dir(path) {
-            Ok(entries) => entries,
-            Err(error) => return failed(error),
-        };
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json"));
-        files.sort();
-        return files.iter().flat_map(|file| read_path(file, unreadable)).collect();
-    }
-    match std::fs::read_to_string(path) {
-        Ok(text) => examine::read(&shown, &text, unreadable),
-        Err(error) => failed(error),
+        io::stdin().read_to_string(&mut text).map(|_| vec![("-".to_owned(), text)])
+    } else {
+        folder::texts(path, &ENDINGS)
+    };
+    match texts {
+        Ok(texts) => texts.iter().flat_map(|(name, text)| examine::read(name, text, unreadable)).collect(),
+        Err(error) => {
+            unreadable.push(format!("{}: {error}", path.display()));
+            Vec::new()
+        }
     }
 }

@@ -8,6 +8,7 @@ pub mod render;
 pub mod schedule;
 pub mod serve;
 pub mod snapshot;
+mod values;
 
 /// Why a command failed: the boundary type of the program. Each says what a person can do about it in its own words;
 /// this one only adds the exit code.

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::admission;
+use super::values::{namespace, namespace_or_nothing, object_name, without_blanks, word};
 use crate::admission::{Error as AdmissionError, Parts, serve as serve_admission};
+use crate::controller::judgement::Judgement;
 use crate::controller::metrics::ControllerMetrics;
 use crate::controller::{self, Controller};
 use crate::k8s::events::Events;
@@ -32,10 +34,10 @@ pub struct Settings {
     #[arg(long, value_enum, default_value_t, env = "ETCD_WARDEN_LOG_FORMAT")]
     pub log_format: telemetry::LogFormat,
     /// Namespace of this process: of its Lease and its Secrets.
-    #[arg(long, default_value = "etcd-warden-system", env = "POD_NAMESPACE")]
+    #[arg(long, default_value = "etcd-warden-system", env = "POD_NAMESPACE", value_parser = namespace)]
     pub namespace: String,
     /// What this process calls itself; unique among replicas.
-    #[arg(long, env = "POD_NAME", default_value_t = identity())]
+    #[arg(long, env = "POD_NAME", default_value_t = identity(), value_parser = word)]
     pub identity: String,
     /// Settings of the admission server.
     #[command(flatten)]
@@ -45,16 +47,16 @@ pub struct Settings {
     #[arg(long, value_enum, value_delimiter = ',')]
     pub controllers: Vec<Controller>,
     /// Namespaces that the controllers look at; all of them where absent.
-    #[arg(long, value_delimiter = ',', env = "WATCH_NAMESPACE")]
+    #[arg(long, value_delimiter = ',', env = "WATCH_NAMESPACE", value_parser = namespace_or_nothing)]
     pub watch_namespace: Vec<String>,
     /// Image of the agents that run in Pods: the one that this program came in.
-    #[arg(long, env = "OPERATOR_IMAGE")]
+    #[arg(long, env = "OPERATOR_IMAGE", value_parser = without_blanks)]
     pub agent_image: Option<String>,
     /// Repository of the etcd images; the tag is v and the version.
-    #[arg(long, default_value = "quay.io/coreos/etcd", env = "ETCD_IMAGE_REPOSITORY")]
+    #[arg(long, default_value = "quay.io/coreos/etcd", env = "ETCD_IMAGE_REPOSITORY", value_parser = word)]
     pub etcd_image_repository: String,
     /// DNS domain of the cluster; where absent it is read from /etc/resolv.conf, and cluster.local if that does not say.
-    #[arg(long)]
+    #[arg(long, value_parser = object_name)]
     pub cluster_domain: Option<String>,
 }
 
@@ -182,14 +184,16 @@ async fn in_cluster(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let client = Client::try_default().await.map_err(Error::Kubeconfig)?;
+    let policies = InForce::default();
     let context = controller::Context {
         client: client.clone(),
         settings: settings.controllers(),
         metrics: ControllerMetrics::new(&metrics).map_err(Error::Metrics)?,
         events: Events::new(client.clone(), "etcd-warden", Some(settings.identity.clone())),
+        judgement: Judgement::new(policies.clone()),
     };
     let (admission, surroundings) = settings.admission.in_cluster(&client, &settings.namespace).await;
-    let parts = Parts { surroundings, readiness, metrics, policies: InForce::default() };
+    let parts = Parts { surroundings, readiness, metrics, policies };
     let controllers = lead(context, settings, stop.clone());
     let admission = async {
         let result = serve_admission(admission, parts, stop.clone()).await;

@@ -12,6 +12,7 @@ pub mod etcdmember;
 pub mod etcdsnapshot;
 pub mod frame;
 pub mod informer;
+pub mod judgement;
 pub mod metrics;
 pub mod pods;
 pub mod restorejob;
@@ -26,6 +27,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use self::judgement::Judgement;
 use self::metrics::ControllerMetrics;
 use self::watches::Watches;
 use crate::k8s::events::Events;
@@ -72,6 +74,8 @@ pub struct Context {
     pub metrics: ControllerMetrics,
     /// Where people are told what happened.
     pub events: Events,
+    /// The rules, over what is about to be acted on.
+    pub judgement: Judgement,
 }
 
 /// Runs the controllers until `stop`, the leadership under which they write. What is under way then is dropped within

@@ -187,6 +187,9 @@ fn remaining(since: Timestamp, within: Duration, now: Timestamp) -> Duration {
 fn preparing(seen: &Observed, now: Timestamp) -> Plan {
     let waits = Waits::of(seen, now);
     let Some(inputs) = &seen.inputs else { return waits.unreadable("what the backup needs", "nothing was read") };
+    if let Some(why) = &seen.refused {
+        return Plan::failed(format!("refused: {why}"));
+    }
     let (entry, spec) = match strategy(&seen.job, inputs, &waits) {
         Ok(found) => found,
         Err(plan) => return plan,

@@ -20,6 +20,7 @@ use self::observe::{Stores, observe};
 use super::Context;
 use super::frame::{self, Failure, Next, Reconciler};
 use super::informer::Queue;
+use super::judgement::Judgement;
 use super::watches::Watches;
 use crate::api::backupjob::{BackupJob, phase, reason};
 use crate::api::common::APP_CLUSTER_NAME;
@@ -54,6 +55,7 @@ pub struct BackupJobs {
     client: Client,
     stores: Stores,
     events: Events,
+    judgement: Judgement,
 }
 
 impl Reconciler for BackupJobs {
@@ -66,7 +68,7 @@ impl Reconciler for BackupJobs {
             return Ok(Next::OnChange);
         }
         let now = Timestamp::now();
-        let seen = observe(&self.client, &self.stores, &job, now).await;
+        let seen = observe(&self.client, &self.stores, &self.judgement, &job, now).await;
         let plan = decide(&seen, now);
         let (verdict, fault) = self.carry_out(&seen, &plan, now).await;
         self.write(&job, &verdict, now).await?;
@@ -146,8 +148,12 @@ pub fn start(watches: &mut Watches, context: &Context, stop: CancellationToken) 
     };
     let queue = Queue::default();
     listen(watches, &queue, &jobs);
-    let controller =
-        BackupJobs { client: context.client.clone(), stores: stores.clone(), events: context.events.clone() };
+    let controller = BackupJobs {
+        client: context.client.clone(),
+        stores: stores.clone(),
+        events: context.events.clone(),
+        judgement: context.judgement.clone(),
+    };
     let metrics = context.metrics.of(BackupJobs::NAME);
     Box::pin(async move {
         // An empty copy is not an absent class: nothing is decided before every copy is complete.

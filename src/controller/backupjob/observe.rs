@@ -18,7 +18,8 @@ use crate::api::etcdsnapshot::{EtcdSnapshot, phase as snapshot_phase};
 use crate::api::names::{self, warden};
 use crate::api::restorejob::RestoreJob;
 use crate::api::strategy::{self, EtcdStrategySpec};
-use crate::checks::Known;
+use crate::checks::{Kind, Known, Objects};
+use crate::controller::judgement::Judgement;
 use crate::k8s::error::{is_not_found, message};
 use crate::rules::class::StrategyGroup;
 
@@ -35,6 +36,8 @@ pub struct Observed {
     pub backups: Option<(Known<Backup>, Known<Backup>)>,
     /// The RestoreJob that works on the same cluster.
     pub restoring: Option<String>,
+    /// Why the rules refuse the job; only asked for while there is no snapshot.
+    pub refused: Option<String>,
 }
 
 /// What it takes to begin.
@@ -116,7 +119,13 @@ pub(in crate::controller) fn answer<T>(result: Result<T, Error>) -> Known<T> {
 }
 
 /// Reads what the job's next step depends on, and nothing else.
-pub async fn observe(client: &Client, stores: &Stores, job: &BackupJob, now: Timestamp) -> Observed {
+pub async fn observe(
+    client: &Client,
+    stores: &Stores,
+    judgement: &Judgement,
+    job: &BackupJob,
+    now: Timestamp,
+) -> Observed {
     let namespace = job.namespace().unwrap_or_default();
     let snapshot = snapshot(client, stores, &namespace, &decide::snapshot_name(job)).await;
     let complete = |snapshot: &EtcdSnapshot| {
@@ -130,7 +139,19 @@ pub async fn observe(client: &Client, stores: &Stores, job: &BackupJob, now: Tim
         Known::Absent => Some(inputs(client, stores, &namespace, job, now).await),
         Known::Found(_) | Known::Unknown(_) => None,
     };
-    Observed { job: job.clone(), snapshot, inputs, backups, restoring: stores.restoring(&namespace) }
+    let refused = match &inputs {
+        Some(inputs) => refused(judgement, job, inputs, now),
+        None => None,
+    };
+    Observed { job: job.clone(), snapshot, inputs, backups, restoring: stores.restoring(&namespace), refused }
+}
+
+/// What is not there yet is waited for, so that only the class is needed: it says whose job this is.
+fn refused(judgement: &Judgement, job: &BackupJob, inputs: &Inputs, now: Timestamp) -> Option<String> {
+    let Known::Found(class) = &inputs.class else { return None };
+    let class = serde_json::to_value(class.as_ref()).ok()?;
+    let around: Objects = [class].into_iter().collect();
+    judgement.of_new(Kind::BackupJob, job, &around, now)
 }
 
 /// The copy lags behind our own writes: an absent snapshot is asked for.

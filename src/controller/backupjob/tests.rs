@@ -74,7 +74,14 @@ fn inputs() -> Inputs {
 }
 
 fn seen(inputs: Inputs) -> Observed {
-    Observed { job: job(), snapshot: Known::Absent, inputs: Some(inputs), backups: None, restoring: None }
+    Observed {
+        job: job(),
+        snapshot: Known::Absent,
+        inputs: Some(inputs),
+        backups: None,
+        restoring: None,
+        refused: None,
+    }
 }
 
 fn made() -> EtcdSnapshot {
@@ -122,6 +129,16 @@ fn failure(plan: &Plan) -> &str {
         Verdict::Failed { message } => message,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn what_the_rules_refuse_never_begins() {
+    let plan = decide(&Observed { refused: Some("spec.x: is wrong".to_owned()), ..seen(inputs()) }, at(0));
+    assert!(plan.steps.is_empty());
+    assert_eq!(failure(&plan), "refused: spec.x: is wrong");
+    // What is under way goes on.
+    let complete = Observed { refused: Some("spec.x".to_owned()), ..complete(Known::Absent, Known::Absent) };
+    assert!(!decide(&complete, at(0)).steps.is_empty());
 }
 
 #[test]

@@ -118,6 +118,8 @@ pub enum Situation {
     RestoreFailed(String),
     /// A name is taken by an object of another owner.
     Blocked(String),
+    /// The rules refuse the cluster, or what its spec was changed to; what there was before is kept up.
+    Refused(String),
     /// Every member and with them all data is gone.
     Lost,
     /// Something is to change, and etcd does not answer.
@@ -227,12 +229,13 @@ pub fn decide(seen: &Observed, _now: Timestamp) -> Plan {
         return Plan::wait(Situation::Settled);
     }
     let wanted = build::target(&seen.cluster);
-    match target(seen) {
-        None => return Plan { adopt: Some("InitialSnapshot"), ..Plan::wait(Situation::Adopting) },
-        Some(target) if !build::same_target(target, &wanted) => {
+    match (target(seen), &seen.refused) {
+        (None, Some(why)) => return Plan::wait(Situation::Refused(why.clone())),
+        (None, None) => return Plan { adopt: Some("InitialSnapshot"), ..Plan::wait(Situation::Adopting) },
+        (Some(target), None) if !build::same_target(target, &wanted) => {
             return Plan { adopt: Some("SpecChanged"), ..Plan::wait(Situation::Adopting) };
         }
-        Some(_) => {}
+        (Some(_), _) => {}
     }
     let mut plan = match services(seen) {
         Ok(mut steps) => {
@@ -245,6 +248,9 @@ pub fn decide(seen: &Observed, _now: Timestamp) -> Plan {
     plan.steps.extend(budget(seen));
     if wants_auth(seen) {
         plan.steps.push(Planned { step: Step::EnableAuth, because: "all members are Ready".to_owned() });
+    }
+    if let (Some(why), Situation::Settled) = (&seen.refused, &plan.situation) {
+        plan.situation = Situation::Refused(why.clone());
     }
     plan
 }

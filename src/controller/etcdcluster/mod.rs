@@ -103,8 +103,8 @@ impl Reconciler for Reader {
         if cluster.metadata.deletion_timestamp.is_some() {
             return Ok(Next::OnChange);
         }
-        let seen = observe::observe(self, cluster).await;
         let now = Timestamp::now();
+        let seen = observe::observe(self, cluster, now).await;
         let plan = decide::decide(&seen, now);
         let result = apply::apply(self, &seen, &plan.steps).await;
         let failure = match &result {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-use super::{Reader, decide};
+use super::{Reader, build, decide};
 use crate::api::condition;
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::{EtcdMember, condition_type};
 use crate::api::names;
+use crate::checks::{Kind, Nothing};
 use crate::controller::access::{self, Door};
 use crate::controller::frame::chain;
 use crate::controller::seen::{Asked, Owned};
@@ -139,10 +141,12 @@ pub struct Observed {
     pub budget: Owned<PodDisruptionBudget>,
     /// What etcd tells, when there is something to change.
     pub etcd: Asked<Etcd>,
+    /// Why the rules refuse the cluster before it begins, or the change that its spec asks for.
+    pub refused: Option<String>,
 }
 
 /// Looks.
-pub async fn observe(reader: &Reader, cluster: Arc<EtcdCluster>) -> Observed {
+pub async fn observe(reader: &Reader, cluster: Arc<EtcdCluster>, now: Timestamp) -> Observed {
     let meta = &cluster.metadata;
     let name = cluster.name_any();
     let mut observed = Observed {
@@ -151,8 +155,10 @@ pub async fn observe(reader: &Reader, cluster: Arc<EtcdCluster>) -> Observed {
         client: Owned::of(named(&reader.services, &cluster, &names::client_service(&name)), meta),
         budget: Owned::of(named(&reader.budgets, &cluster, &name), meta),
         etcd: Asked::No,
+        refused: None,
         cluster: cluster.clone(),
     };
+    observed.refused = refused(reader, &observed, now);
     if decide::wants_etcd(&observed) {
         observed.etcd = match ask(reader, &observed).await {
             Ok(etcd) => Asked::Answered(etcd),
@@ -160,6 +166,25 @@ pub async fn observe(reader: &Reader, cluster: Arc<EtcdCluster>) -> Observed {
         };
     }
     observed
+}
+
+/// What has begun is not stopped by a rule: only what was never adopted is judged as a whole, and a changed spec by what
+/// it changes.
+fn refused(reader: &Reader, seen: &Observed, now: Timestamp) -> Option<String> {
+    let (judgement, cluster) = (&reader.context.judgement, seen.cluster.as_ref());
+    match decide::target(seen) {
+        None if seen.members.is_empty() && decide::cluster_id(seen).is_none() => {
+            judgement.of_new(Kind::EtcdCluster, cluster, &Nothing, now)
+        }
+        None => None,
+        Some(target) if build::same_target(target, &build::target(cluster)) => None,
+        Some(target) => {
+            let mut old = cluster.clone();
+            old.spec.version.clone_from(&target.version);
+            old.spec.replicas = Some(target.replicas);
+            judgement.of_change(Kind::EtcdCluster, cluster, &old, &Nothing, now)
+        }
+    }
 }
 
 fn named<K>(store: &Store<K>, cluster: &EtcdCluster, name: &str) -> Option<Arc<K>>

@@ -97,8 +97,8 @@ fn deadline(
     new: &EtcdClusterStatus,
     now: Timestamp,
 ) -> Option<Time> {
-    let paused = plan.situation == Situation::Paused;
-    if plan.adopt.is_none() && (paused || is_complete(seen)) {
+    let rests = matches!(plan.situation, Situation::Paused | Situation::Refused(_));
+    if plan.adopt.is_none() && (rests || is_complete(seen)) {
         return None;
     }
     let seconds = seen.cluster.spec.progress_deadline_seconds.unwrap_or(DEFAULT_PROGRESS_DEADLINE_SECONDS);
@@ -155,10 +155,12 @@ impl View<'_> {
             Situation::Lost => return no(reason::TOTAL_LOSS, LOST.to_owned()),
             Situation::RestoreFailed(why) => return no(reason::RESTORE_FAILED, given_up(why)),
             Situation::Blocked(why) if !formed => return no(reason::NAME_TAKEN, sentence(why)),
+            Situation::Refused(why) if !formed => return no(reason::REFUSED, sentence(why)),
             Situation::Adopting
             | Situation::Forming(_)
             | Situation::Formed(_)
             | Situation::Blocked(_)
+            | Situation::Refused(_)
             | Situation::Unreachable(_)
             | Situation::Changing(_)
             | Situation::Settled => {}
@@ -185,6 +187,7 @@ impl View<'_> {
             | Situation::Paused
             | Situation::RestoreFailed(_)
             | Situation::Blocked(_)
+            | Situation::Refused(_)
             | Situation::Lost
             | Situation::Unreachable(_)
             | Situation::Changing(_)
@@ -208,6 +211,9 @@ impl View<'_> {
         if let Some(adopted) = self.plan.adopt {
             return yes(adopted, "The spec is the target now.");
         }
+        if let Situation::Refused(why) = &self.plan.situation {
+            return no(reason::REFUSED, sentence(why));
+        }
         if is_complete(self.seen) && self.plan.situation != Situation::Paused {
             return no(reason::RECONCILED, self.counted());
         }
@@ -222,6 +228,7 @@ impl View<'_> {
             Situation::Lost => no(reason::TOTAL_LOSS, LOST.to_owned()),
             Situation::RestoreFailed(why) => no(reason::RESTORE_FAILED, given_up(why)),
             Situation::Blocked(why) => yes(reason::NAME_TAKEN, &sentence(why)),
+            Situation::Refused(why) => no(reason::REFUSED, sentence(why)),
             Situation::Forming(why) => yes(reason::WAITING_FOR_SEED, &sentence(why)),
             Situation::Formed(_) => yes(reason::MEMBERS_CHANGING, "The seed has formed the cluster."),
             Situation::Unreachable(why) => {
@@ -249,6 +256,7 @@ impl View<'_> {
             | Situation::Forming(_)
             | Situation::Formed(_)
             | Situation::Blocked(_)
+            | Situation::Refused(_)
             | Situation::Changing(_)
             | Situation::Settled => {}
         }

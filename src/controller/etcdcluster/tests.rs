@@ -26,6 +26,7 @@ struct World {
     now: Timestamp,
     made: u64,
     auth_enabled: u32,
+    refused: Option<String>,
     log: Vec<String>,
 }
 
@@ -46,6 +47,7 @@ impl World {
             now,
             made: 0,
             auth_enabled: 0,
+            refused: None,
             log: vec![],
         }
     }
@@ -63,6 +65,7 @@ impl World {
             client: owned(build::service(&self.cluster, ServiceRole::Client), client),
             budget: self.budget.map_or(Owned::Absent, |min| Owned::Ours(Arc::new(build::budget(&self.cluster, min)))),
             etcd: Asked::No,
+            refused: self.refused.clone(),
         };
         if wants_etcd(&seen) {
             seen.etcd = Asked::Answered(Etcd { cluster_id: 0xabc, members: self.listed.clone() });
@@ -219,6 +222,30 @@ fn pod_of(member: &EtcdMember) -> Option<Arc<Pod>> {
     let pod: Pod =
         serde_json::from_value(json!({"metadata": {"uid": "pod"}, "status": {"podIP": "10.0.0.1"}})).unwrap();
     member.status.as_ref().map(|_| Arc::new(pod))
+}
+
+#[test]
+fn what_the_rules_refuse_is_not_begun_and_what_was_there_before_is_kept_up() {
+    let mut world = World::new(3);
+    world.refused = Some("spec.version: the image has no etcdutl".to_owned());
+    world.settle();
+    assert_eq!((world.log.len(), world.members.len()), (0, 0), "{:?}", world.log);
+    assert_eq!(world.condition("Available"), ("False".into(), "Refused".into()));
+    assert_eq!(world.condition("Progressing"), ("False".into(), "Refused".into()));
+    // Corrected, it begins.
+    world.refused = None;
+    world.settle();
+    assert_eq!(world.condition("Progressing"), ("False".into(), "Reconciled".into()));
+    // A refused change is not adopted, and the cluster is kept as it was.
+    world.cluster.spec.version = "3.8.0".into();
+    world.refused = Some("spec.version: etcd goes up one minor at a time".to_owned());
+    world.members.pop();
+    world.settle();
+    assert_eq!(world.members.len(), 3);
+    let target = world.cluster.status.as_ref().unwrap().observed.as_ref().unwrap();
+    assert_eq!(target.version, "3.6.16");
+    assert_eq!(world.condition("Available"), ("True".into(), "QuorumHealthy".into()));
+    assert_eq!(world.condition("Progressing"), ("False".into(), "Refused".into()));
 }
 
 #[test]

@@ -141,6 +141,9 @@ fn begin(seen: &Observed, agent_image: Option<&str>, now: Timestamp) -> Plan {
             "The operator does not know the image of its agent: start it with --agent-image.",
         );
     }
+    if let Some(why) = &seen.refused {
+        return Plan::failed(reason::REFUSED, format!("{why}. Correct it in a new EtcdSnapshot."));
+    }
     let destination = &seen.snapshot.spec.destination;
     if destination.s3.is_some() == destination.pvc.is_some() {
         return Plan::failed(

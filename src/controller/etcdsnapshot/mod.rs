@@ -107,8 +107,8 @@ impl Reconciler for Reader {
             // The Job goes with its owner; the stored object stays.
             return Ok(Next::OnChange);
         }
-        let seen = observe::observe(self, snapshot).await;
         let now = Timestamp::now();
+        let seen = observe::observe(self, snapshot, now).await;
         let plan = decide::decide(&seen, self.context.settings.agent_image.as_deref(), now);
         let result = apply::apply(self, &seen, plan.step.as_ref()).await;
         let failure = result.as_ref().err().map(|error| chain(error));

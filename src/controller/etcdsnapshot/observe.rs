@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 
@@ -12,6 +13,7 @@ use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::EtcdMember;
 use crate::api::etcdsnapshot::{EtcdSnapshot, phase};
 use crate::api::names;
+use crate::checks::{Kind, Nothing};
 use crate::controller::agent_pod::{Ended, ended};
 use crate::controller::pods;
 use crate::controller::seen::Owned;
@@ -52,10 +54,12 @@ pub struct Observed {
     pub tries: Tries,
     /// Another snapshot of the cluster whose turn it is.
     pub before: Option<String>,
+    /// Why the rules refuse the snapshot; only asked for before it begins.
+    pub refused: Option<String>,
 }
 
 /// Looks.
-pub async fn observe(reader: &Reader, snapshot: Arc<EtcdSnapshot>) -> Observed {
+pub async fn observe(reader: &Reader, snapshot: Arc<EtcdSnapshot>, now: Timestamp) -> Observed {
     let job = job(reader, &snapshot).await;
     let absent = matches!(job, Ok(Owned::Absent));
     let source = if absent && !decide::has_ended(snapshot.phase()) {
@@ -72,7 +76,12 @@ pub async fn observe(reader: &Reader, snapshot: Arc<EtcdSnapshot>) -> Observed {
         Ok(Owned::Absent | Owned::Foreign) | Err(_) => Tries::default(),
     };
     let before = before(reader, &snapshot);
-    Observed { snapshot, source, members, job, tries, before }
+    let begins = absent && snapshot.phase() != Some(phase::STARTED) && !decide::has_ended(snapshot.phase());
+    let judgement = &reader.context.judgement;
+    let refused = begins
+        .then(|| judgement.of_new(Kind::EtcdSnapshot, snapshot.as_ref(), &Nothing, now))
+        .and_then(|refused| refused);
+    Observed { snapshot, source, members, job, tries, before, refused }
 }
 
 /// That a Job is gone is only believed when the API server itself says it: a local copy may not have it yet.

@@ -55,7 +55,21 @@ fn fresh() -> Observed {
         job: Ok(Owned::Absent),
         tries: Tries::default(),
         before: None,
+        refused: None,
     }
+}
+
+#[test]
+fn what_the_rules_refuse_never_begins() {
+    let seen = Observed { refused: Some("spec.destination.s3.key: begins with '/'".into()), ..fresh() };
+    let plan = decide(&seen, Some("agent"), at(0));
+    assert_eq!(plan.step, None);
+    let Standing::Failed { reason, message } = plan.standing else { panic!("{:?}", plan.standing) };
+    assert_eq!(reason, "Refused");
+    assert!(message.starts_with("spec.destination.s3.key: begins with '/'. Correct it"), "{message}");
+    // What is under way goes on.
+    let running = Observed { refused: seen.refused.clone(), ..with_job(None) };
+    assert!(matches!(decide(&running, Some("agent"), at(0)).standing, Standing::Started { .. }));
 }
 
 fn with_job(condition: Option<(&str, i64)>) -> Observed {

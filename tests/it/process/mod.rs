@@ -5,3 +5,4 @@ mod agents;
 mod bed_etcd;
 mod bed_fault_proxy;
 mod bed_s3;
+mod command_line;

@@ -1,6 +1,10 @@
 //! The policy files and their cases: every case comes out as it says, and no rule could be taken away unnoticed.
 
+use std::collections::BTreeSet;
+
+use etcd_warden::checks::RULES;
 use etcd_warden::checks::cases::{Case, Outcome, read};
+use etcd_warden::cmd;
 use etcd_warden::policy::{File, PolicySet, builtin_files, load};
 use serde_json::Value;
 
@@ -78,4 +82,49 @@ fn no_rule_can_be_taken_away_unnoticed() {
     }
     assert!(number > 15, "only {number} rules");
     assert!(unnoticed.is_empty(), "no case shows these rules: {unnoticed:#?}");
+}
+
+/// The rules that are no documents cannot be taken away one by one: each must be found by a case with each of its
+/// actions, and nothing is found that is no rule.
+#[test]
+fn every_rule_is_listed_and_has_cases() {
+    let cases = cases();
+    let found: BTreeSet<(String, String)> = cases
+        .iter()
+        .flat_map(|(_, case)| &case.findings)
+        .map(|finding| (finding.policy.clone(), format!("{:?}", finding.action)))
+        .collect();
+    let policies = load(&builtin_files()).unwrap();
+    let mut listed: BTreeSet<(String, String)> = BTreeSet::new();
+    for policy in policies.summaries() {
+        let name = policy.name.strip_suffix(".etcd-warden.io").expect("our own policies are called so").to_owned();
+        let actions = policy.bindings.iter().flat_map(|(_, actions)| actions);
+        listed.extend(actions.map(|action| (name.clone(), format!("{action:?}"))));
+    }
+    for rule in RULES {
+        listed.extend(rule.actions.iter().map(|action| (rule.name.to_owned(), format!("{action:?}"))));
+    }
+    let missing: Vec<_> = listed.difference(&found).collect();
+    assert!(missing.is_empty(), "no case finds these: {missing:#?}");
+    let unknown: Vec<_> = found.difference(&listed).collect();
+    assert!(unknown.is_empty(), "found, but no rules: {unknown:#?}");
+}
+
+/// A message is shown at its field: so it must name one.
+#[test]
+fn every_message_of_a_policy_begins_with_a_field() {
+    for policy in load(&builtin_files()).unwrap().summaries() {
+        for message in policy.messages {
+            let field = message.split_once(": ").map_or("", |(field, _)| field);
+            let path = ["spec", "metadata", "status"].iter().any(|root| field.split(['.', ',']).next() == Some(root));
+            assert!(path && !field.contains(' '), "{}: {message}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn the_page_about_policies_is_what_they_say() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/policies.md")).unwrap();
+    let made = cmd::policies::markdown(&load(&builtin_files()).unwrap());
+    assert!(page == made, "docs/policies.md is not what policies/ and src/checks say: run `make generate`");
 }
