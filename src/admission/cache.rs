@@ -14,6 +14,8 @@ use serde_json::Value;
 use tracing::warn;
 
 use crate::checks::{Kind, Known, Lookup};
+use crate::k8s::leases::Leases;
+use crate::rules::s3::Place;
 use crate::runtime::readiness::Gate;
 
 /// The kinds that judgements ask for.
@@ -34,16 +36,25 @@ struct Copy {
 #[derive(Clone)]
 pub struct Caches {
     copies: Arc<BTreeMap<Kind, RwLock<Copy>>>,
+    leases: Leases,
+    trusted_stores: Arc<[Place]>,
 }
 
 impl Default for Caches {
     fn default() -> Self {
         let empty = || RwLock::new(Copy { incomplete: Some("not read yet".to_owned()), ..Copy::default() });
-        Self { copies: Arc::new(WATCHED.into_iter().map(|kind| (kind, empty())).collect()) }
+        let copies = Arc::new(WATCHED.into_iter().map(|kind| (kind, empty())).collect());
+        Self { copies, leases: Leases::default(), trusted_stores: Arc::new([]) }
     }
 }
 
 impl Caches {
+    /// Copies to be, beside what is kept elsewhere and what was declared.
+    #[must_use]
+    pub fn new(leases: Leases, trusted_stores: &[Place]) -> Self {
+        Self { leases, trusted_stores: trusted_stores.into(), ..Self::default() }
+    }
+
     /// Keeps the copies for ever. The gate opens when all of them were complete for the first time.
     pub async fn run(self, client: Client, gate: Gate) {
         let gate = &gate;
@@ -144,6 +155,14 @@ impl Lookup for Caches {
             Ok(objects) => Known::Found(objects),
             Err(why) => Known::Unknown(why),
         }
+    }
+
+    fn strategy_leases(&self) -> Known<Vec<Arc<Value>>> {
+        self.leases.get().map_or_else(|| Known::Unknown("leases were not read".to_owned()), Known::Found)
+    }
+
+    fn trusted_stores(&self) -> &[Place] {
+        &self.trusted_stores
     }
 }
 

@@ -10,6 +10,7 @@ use super::writers::Writers;
 use crate::checks::examine::{Examination, Placed, read};
 use crate::checks::{Kind, Known, Lookup, Objects, Operation};
 use crate::policy::PolicySet;
+use crate::rules::s3::Place;
 
 /// What is asked besides the objects.
 #[derive(Debug, Default, Deserialize)]
@@ -113,5 +114,13 @@ impl Lookup for Overlay {
             Known::Absent => Known::Found(near),
             Known::Unknown(why) => Known::Unknown(why),
         }
+    }
+
+    fn strategy_leases(&self) -> Known<Vec<Arc<Value>>> {
+        self.far.strategy_leases()
+    }
+
+    fn trusted_stores(&self) -> &[Place] {
+        self.far.trusted_stores()
     }
 }

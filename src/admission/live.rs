@@ -12,6 +12,7 @@ use super::review::Request;
 use crate::api::names::warden::GUARDS;
 use crate::checks::{Kind, Known, Lookup, Operation};
 use crate::k8s;
+use crate::rules::s3::Place;
 
 /// How long the API server may take to answer.
 const WITHIN: Duration = Duration::from_secs(3);
@@ -57,5 +58,13 @@ impl Lookup for Fresh {
 
     fn list(&self, kind: Kind, namespace: Option<&str>) -> Known<Vec<Arc<Value>>> {
         if kind == Kind::RestoreJob { self.guards.clone() } else { self.copies.list(kind, namespace) }
+    }
+
+    fn strategy_leases(&self) -> Known<Vec<Arc<Value>>> {
+        self.copies.strategy_leases()
+    }
+
+    fn trusted_stores(&self) -> &[Place] {
+        self.copies.trusted_stores()
     }
 }

@@ -25,7 +25,9 @@ use super::router::{Drain, Service, Turns, router};
 use super::tls::{self, Serving, Trust, Trusted};
 use super::writers::Writers;
 use crate::checks::Lookup;
+use crate::k8s::leases::Leases;
 use crate::policy::InForce;
+use crate::rules::s3::Place;
 use crate::runtime::metrics::Metrics as Registry;
 use crate::runtime::readiness::{Gate, Readiness};
 
@@ -73,6 +75,10 @@ pub struct Cluster {
     pub owner_role: Option<String>,
     /// The rollout that this process belongs to, if it belongs to one.
     pub rollout: Option<String>,
+    /// Leases of upstream's strategy controller.
+    pub leases: Leases,
+    /// Stores that credentials of strategies may be used with, though no strategy yields them.
+    pub trusted_stores: Vec<Place>,
 }
 
 /// What is around the server.
@@ -159,7 +165,7 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
             (objects, None)
         }
         Around::Cluster { cluster, cached, registered } => {
-            let caches = Caches::default();
+            let caches = Caches::new(cluster.leases.clone(), &cluster.trusted_stores);
             tasks.spawn(caches.clone().run(cluster.client.clone(), cached));
             let registration =
                 registration(&cluster, &serving, settings.certificate.times, registered, metrics.enforcing.clone());

@@ -2,6 +2,12 @@
 
 use sha2::{Digest, Sha256};
 
+/// What upstream's programs call theirs.
+pub mod upstream {
+    /// Lease of the strategy controller: whoever holds it acts on jobs over strategies of upstream's group.
+    pub const STRATEGY_LEASE: &str = "strategy.backups.cozystack.io";
+}
+
 /// Labels, annotations and finalizers of upstream's etcd-operator, which ours shares.
 pub mod operator {
     /// Prefix of all keys of the operator.

@@ -39,6 +39,17 @@ impl S3Endpoint {
         self.secure
     }
 
+    /// Whether two addresses lead to the same server, by what they say.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let plain = |endpoint: &Self| {
+            let default = if endpoint.secure { ":443" } else { ":80" };
+            let authority = endpoint.authority.to_ascii_lowercase();
+            authority.strip_suffix(default).map(ToOwned::to_owned).unwrap_or(authority)
+        };
+        self.secure == other.secure && plain(self) == plain(other)
+    }
+
     /// The address under which a bucket's objects live: as a path below the host, or as a part of the host's name.
     /// Buckets of address literals are always a path.
     #[must_use]
@@ -109,6 +120,14 @@ mod tests {
         ] {
             assert_eq!(text.parse::<S3Endpoint>().unwrap().to_string(), shown);
         }
+    }
+
+    #[test]
+    fn the_same_server_is_known_by_any_spelling() {
+        let same =
+            |one: &str, other: &str| one.parse::<S3Endpoint>().unwrap().is_same(&other.parse::<S3Endpoint>().unwrap());
+        assert!(same("s3.example", "https://S3.example:443/") && same("http://a", "http://a:80"));
+        assert!(!same("s3.example", "http://s3.example") && !same("a", "a:80") && !same("a", "b"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::kind::Kind;
 use super::lookup::Objects;
 use crate::policy::yaml::{self, Unreadable};
 use crate::policy::{Action, PolicySet};
+use crate::rules::s3::Place;
 
 /// A change and what has to be found in it.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,6 +42,9 @@ pub struct Case {
     /// Whether nobody says who asks, as on a command line.
     #[serde(default)]
     pub anonymous: bool,
+    /// Stores that are trusted.
+    #[serde(default)]
+    pub trusted_stores: Vec<String>,
     /// What has to be found, and nothing else.
     #[serde(default)]
     pub findings: Vec<Expected>,
@@ -111,7 +115,9 @@ impl Case {
             old,
             now: Timestamp::UNIX_EPOCH,
         };
-        Ok((change, self.context.iter().cloned().collect()))
+        let stores = self.trusted_stores.iter().map(|store| store.parse::<Place>().map_err(|why| why.to_string()));
+        let objects: Objects = self.context.iter().cloned().collect();
+        Ok((change, objects.trusting(stores.collect::<Result<_, _>>()?)))
     }
 
     /// Judges the change and compares.

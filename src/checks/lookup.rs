@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::kind::Kind;
+use crate::api::names::upstream::STRATEGY_LEASE;
+use crate::rules::s3::Place;
 
 /// What is known of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,16 @@ pub trait Lookup: Send + Sync {
 
     /// All objects of a kind, in one namespace or, with `None`, everywhere.
     fn list(&self, kind: Kind, namespace: Option<&str>) -> Known<Vec<Arc<Value>>>;
+
+    /// The leases of upstream's strategy controller.
+    fn strategy_leases(&self) -> Known<Vec<Arc<Value>>> {
+        Known::Unknown("leases are not known here".to_owned())
+    }
+
+    /// Stores that the platform's credentials may be used with besides those that strategies yield.
+    fn trusted_stores(&self) -> &[Place] {
+        &[]
+    }
 }
 
 /// Knows nothing.
@@ -56,12 +68,17 @@ impl Lookup for Nothing {
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     by_key: BTreeMap<(Kind, String, String), Arc<Value>>,
+    leases: Vec<Arc<Value>>,
+    trusted_stores: Vec<Place>,
 }
 
 impl Objects {
     /// Adds an object, or replaces the one of the same kind, namespace and name. Objects of other kinds, or without a
     /// name, are left out.
     pub fn insert(&mut self, object: Value) {
+        if object["kind"] == "Lease" && object["metadata"]["name"] == STRATEGY_LEASE {
+            return self.leases.push(Arc::new(object));
+        }
         let Some(kind) = Kind::of_object(&object) else { return };
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
@@ -70,6 +87,12 @@ impl Objects {
         }
         let namespace = if kind.namespaced() { namespace } else { String::new() };
         self.by_key.insert((kind, namespace, name), Arc::new(object));
+    }
+
+    /// The same, with stores that are trusted.
+    #[must_use]
+    pub fn trusting(self, trusted_stores: Vec<Place>) -> Self {
+        Self { trusted_stores, ..self }
     }
 }
 
@@ -90,5 +113,13 @@ impl Lookup for Objects {
     fn list(&self, kind: Kind, namespace: Option<&str>) -> Known<Vec<Arc<Value>>> {
         let wanted = |key: &(Kind, String, String)| key.0 == kind && namespace.is_none_or(|name| key.1 == name);
         Known::Found(self.by_key.iter().filter(|(key, _)| wanted(key)).map(|(_, object)| object.clone()).collect())
+    }
+
+    fn strategy_leases(&self) -> Known<Vec<Arc<Value>>> {
+        Known::Found(self.leases.clone())
+    }
+
+    fn trusted_stores(&self) -> &[Place] {
+        &self.trusted_stores
     }
 }

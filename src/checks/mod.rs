@@ -15,7 +15,9 @@ mod ratchet;
 mod relation;
 mod restorejob;
 mod rules;
+mod store;
 mod strategy;
+pub mod upstream;
 pub mod view;
 
 pub use change::{Change, Identity, Operation};

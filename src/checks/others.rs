@@ -70,16 +70,22 @@ fn spec_without_policy(backup: &Value) -> Option<Value> {
 
 /// What is stored and where is known to those who stored it. Where nobody said who asks, it is only doubted.
 fn forged(change: &Change<'_>, object: &Value) -> Option<Finding> {
-    let artifact = |backup: Option<&Value>| backup.and_then(|backup| view::at(backup, "/status/artifact")).cloned();
+    let told = |backup: Option<&'_ Value>, field: &str| {
+        backup.and_then(|backup| view::at(backup, &format!("/status/{field}"))).cloned()
+    };
     let action = match change.identity {
         Identity::Trusted => return None,
         Identity::Other => Action::Deny,
         Identity::Unknown => Action::Warn,
     };
-    (artifact(Some(object)) != artifact(change.old)).then(|| {
+    let changed = ["artifact", "underlyingResources"]
+        .into_iter()
+        .find(|field| told(Some(object), field) != told(change.old, field))?;
+    Some({
         let message = "what is stored is written by the backup controllers, so that nobody can pass off another object as a \
                        backup; a writer of your own is declared with --trusted-writer";
-        let finding = Finding::deny(BACKUP_STATUS, "status.artifact", message).because(Cause::FieldValueForbidden);
+        let field = format!("status.{changed}");
+        let finding = Finding::deny(BACKUP_STATUS, &field, message).because(Cause::FieldValueForbidden);
         Finding { action, ..finding.based_on(Basis::Change) }
     })
 }

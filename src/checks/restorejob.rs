@@ -9,6 +9,7 @@ use super::change::{Change, Operation};
 use super::kind::Kind;
 use super::lookup::{Known, Lookup};
 use super::view::{self, Application};
+use super::{store, upstream};
 use crate::api::backupjob::phase;
 use crate::api::common::{APP_CLUSTER_NAME, APP_KIND_ETCD, APPS_GROUP};
 use crate::api::names::warden::{ETCDUTL_PATH, GUARDS};
@@ -62,6 +63,8 @@ pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec
     findings.extend(another(change, lookup));
     if let Known::Found(backup) = &backup {
         findings.extend(version_faults(change, backup, lookup));
+        findings.extend(store::check(backup, change.namespace, lookup));
+        findings.extend(upstream::check(backup, lookup, change.now));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The rules of this room, for people to look at. A test holds the list to what is found.
 
 use super::kind::Kind;
-use super::{coordinates, etcdcluster, job, others, restorejob, strategy};
+use super::{coordinates, etcdcluster, job, others, restorejob, store, strategy, upstream};
 use crate::policy::Action;
 
 /// A rule that takes other objects, or more than CEL says.
@@ -126,6 +126,20 @@ pub const RULES: &[Rule] = &[
         &[Kind::RestoreJob],
         DENY,
         "the target's etcd is older than 3.5.0 and no etcdutl is declared in its image",
+    ),
+    rule(
+        store::STORE,
+        &[Kind::RestoreJob],
+        DENY,
+        "the Backup would take the credentials that its strategy names to a store that the strategy does not yield and that \
+         is not declared with --trusted-store",
+    ),
+    rule(
+        upstream::WHO_ACTS,
+        &[Kind::RestoreJob],
+        BOTH,
+        "while upstream's strategy controller holds its lease, it fails restores over strategies of our own group; those \
+         over its own are its own, which is warned about",
     ),
     rule(restorejob::FROZEN, &[Kind::RestoreJob], DENY, "the spec of a restore that has begun"),
     rule(restorejob::IN_FLIGHT, &[Kind::RestoreJob], WARN, "deleting a restore that is at work"),

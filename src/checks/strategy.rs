@@ -37,7 +37,7 @@ pub(super) fn check(change: &Change<'_>, findings: &mut Vec<Finding>) {
     }));
 }
 
-fn typed(strategy: &Value) -> Option<StrategyS3> {
+pub(super) fn typed(strategy: &Value) -> Option<StrategyS3> {
     view::at(strategy, S3).and_then(|s3| serde_json::from_value(s3.clone()).ok())
 }
 

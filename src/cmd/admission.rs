@@ -16,6 +16,8 @@ use crate::admission::registration::build::Endpoint;
 use crate::admission::tls::{self, Source, Store, Times};
 use crate::admission::{Cluster, Settings, Surroundings};
 use crate::checks::Objects;
+use crate::k8s::leases::Leases;
+use crate::rules::s3::Place;
 
 /// Name of the Secret that holds the authority, and of the Service by default.
 const NAME: &str = "etcd-warden-webhook";
@@ -51,6 +53,10 @@ pub struct Flags {
     /// repeated. They are taken up again when they change.
     #[arg(long, env = "ETCD_WARDEN_POLICY_DIRS", value_name = "FOLDER", value_delimiter = ',')]
     pub policy_dir: Vec<PathBuf>,
+    /// S3 store that credentials which a strategy names may be used with, though the strategy does not yield it: where
+    /// older backups lie, for one. May be repeated.
+    #[arg(long, env = "ETCD_WARDEN_TRUSTED_STORES", value_name = "ENDPOINT[/BUCKET]", value_delimiter = ',')]
+    pub trusted_store: Vec<Place>,
     /// ClusterRole of this installation that owns the webhook configurations: deleted together, they never outlive who
     /// would answer.
     #[arg(long, env = "ETCD_WARDEN_WEBHOOK_OWNER", value_name = "CLUSTERROLE", value_parser = without_blanks)]
@@ -115,7 +121,7 @@ fn webhook_service(text: &str) -> Result<ServiceName, String> {
 
 impl Flags {
     /// Settings of a server in this namespace of a cluster.
-    pub async fn in_cluster(&self, client: &Client, namespace: &str) -> (Settings, Surroundings) {
+    pub async fn in_cluster(&self, client: &Client, namespace: &str, leases: Leases) -> (Settings, Surroundings) {
         let endpoint = match &self.webhook_url {
             Some(url) => Endpoint::Url(url.clone()),
             None => Endpoint::Service {
@@ -135,6 +141,8 @@ impl Flags {
             own_user: own_name.filter(|name| name.starts_with("system:serviceaccount:")),
             owner_role: self.webhook_owner.clone(),
             rollout: self.rollout.clone().filter(|rollout| !rollout.is_empty()),
+            leases,
+            trusted_stores: self.trusted_store.clone(),
         };
         (settings, Surroundings::Cluster(Box::new(cluster)))
     }
@@ -149,6 +157,7 @@ impl Flags {
         let read = self.context.iter().flat_map(|path| check::read_path(path, &mut unreadable));
         let objects: Objects = read.map(|placed| placed.object).collect();
         if unreadable.is_empty() {
+            let objects = objects.trusting(self.trusted_store.clone());
             Ok((self.settings(Store::Memory, names), Surroundings::Objects(Arc::new(objects))))
         } else {
             Err(unreadable)

@@ -14,6 +14,7 @@ use crate::admission::policies::{self, ENDINGS};
 use crate::checks::examine::{self, Examination, Examined, Placed, text};
 use crate::checks::{Objects, Operation};
 use crate::policy::Action;
+use crate::rules::s3::Place;
 use crate::runtime::folder;
 
 /// What to check, and with what in sight.
@@ -37,6 +38,10 @@ pub struct Settings {
     /// User name that may write what only this program should; may be repeated.
     #[arg(long)]
     pub trusted_writer: Vec<String>,
+    /// S3 store that credentials which a strategy names may be used with, though the strategy does not yield it; may be
+    /// repeated.
+    #[arg(long, value_name = "ENDPOINT[/BUCKET]")]
+    pub trusted_store: Vec<Place>,
     /// Further policies; ConfigMaps for their parameters are taken from what is in sight.
     #[command(flatten)]
     pub policies: From,
@@ -93,7 +98,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let context = read(&settings.context);
     let old = read(settings.old.as_slice());
     let all = || context.iter().chain(&subjects).map(|placed| placed.object.clone());
-    let around: Objects = all().collect();
+    let around = all().collect::<Objects>().trusting(settings.trusted_store.clone());
     let policies = policies.with_parameters(all().filter(|object| object["kind"] == "ConfigMap").map(Arc::new));
     let user = settings.user.as_deref().unwrap_or_default();
     let examination = Examination {

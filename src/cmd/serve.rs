@@ -5,16 +5,19 @@ use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
 use kube::Client;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::admission;
 use super::values::{namespace, namespace_or_nothing, object_name, without_blanks, word};
 use crate::admission::{Error as AdmissionError, Parts, serve as serve_admission};
+use crate::api::names::upstream::STRATEGY_LEASE;
 use crate::controller::judgement::Judgement;
 use crate::controller::metrics::ControllerMetrics;
 use crate::controller::{self, Controller};
 use crate::k8s::events::Events;
+use crate::k8s::leases::Leases;
 use crate::policy::InForce;
 use crate::runtime::{admin, leader, metrics::Metrics, readiness::Readiness, shutdown, telemetry};
 
@@ -185,14 +188,19 @@ async fn in_cluster(
 ) -> Result<(), Error> {
     let client = Client::try_default().await.map_err(Error::Kubeconfig)?;
     let policies = InForce::default();
+    let leases = Leases::default();
+    // Ends with this function.
+    let mut watches = JoinSet::new();
+    watches.spawn(leases.clone().watch(client.clone(), STRATEGY_LEASE));
     let context = controller::Context {
         client: client.clone(),
         settings: settings.controllers(),
         metrics: ControllerMetrics::new(&metrics).map_err(Error::Metrics)?,
         events: Events::new(client.clone(), "etcd-warden", Some(settings.identity.clone())),
         judgement: Judgement::new(policies.clone()),
+        upstream: leases.clone(),
     };
-    let (admission, surroundings) = settings.admission.in_cluster(&client, &settings.namespace).await;
+    let (admission, surroundings) = settings.admission.in_cluster(&client, &settings.namespace, leases.clone()).await;
     let parts = Parts { surroundings, readiness, metrics, policies };
     let controllers = lead(context, settings, stop.clone());
     let admission = async {

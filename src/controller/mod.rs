@@ -23,6 +23,7 @@ pub mod watches;
 use std::collections::BTreeSet;
 
 use futures::future::{BoxFuture, join_all};
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -30,7 +31,9 @@ use tracing::info;
 use self::judgement::Judgement;
 use self::metrics::ControllerMetrics;
 use self::watches::Watches;
+use crate::checks::upstream;
 use crate::k8s::events::Events;
+use crate::k8s::leases::Leases;
 
 /// The controllers there are, by the names that `--controllers` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -76,6 +79,16 @@ pub struct Context {
     pub events: Events,
     /// The rules, over what is about to be acted on.
     pub judgement: Judgement,
+    /// Leases of upstream's strategy controller: while one is held, jobs over strategies of upstream's group are its own.
+    pub upstream: Leases,
+}
+
+impl Context {
+    /// Who acts on jobs over strategies of upstream's group, if somebody else does.
+    #[must_use]
+    pub fn upstream_holder(&self, now: Timestamp) -> Option<String> {
+        self.upstream.get().and_then(|leases| upstream::holder(&leases, now))
+    }
 }
 
 /// Runs the controllers until `stop`, the leadership under which they write. What is under way then is dropped within

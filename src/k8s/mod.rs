@@ -4,4 +4,5 @@ pub mod apply;
 pub mod delete;
 pub mod error;
 pub mod events;
+pub mod leases;
 pub mod owner;

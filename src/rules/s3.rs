@@ -1,6 +1,10 @@
 //! Names in S3: buckets and the prefixes that snapshots are stored under.
 
+use std::str::FromStr;
+
 use thiserror::Error;
+
+use crate::api::s3endpoint::{InvalidEndpoint, S3Endpoint};
 
 /// Longest object key that S3 takes, in bytes.
 const MAX_KEY: usize = 1024;
@@ -34,6 +38,49 @@ pub enum InvalidPrefix {
     /// Too long.
     #[error("the key has {0} bytes, and S3 takes 1024 for the whole of it")]
     Length(usize),
+}
+
+/// A store: a server, and one bucket of it or all. Written `ENDPOINT[/BUCKET]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    endpoint: S3Endpoint,
+    bucket: Option<String>,
+}
+
+impl Place {
+    /// Whether a bucket of a server is in it.
+    #[must_use]
+    pub fn covers(&self, endpoint: &S3Endpoint, bucket: &str) -> bool {
+        self.endpoint.is_same(endpoint) && self.bucket.as_deref().is_none_or(|known| known == bucket)
+    }
+}
+
+/// Why a text is no store.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum InvalidPlace {
+    /// The server.
+    #[error(transparent)]
+    Endpoint(#[from] InvalidEndpoint),
+    /// The bucket.
+    #[error(transparent)]
+    Bucket(#[from] InvalidBucket),
+}
+
+impl FromStr for Place {
+    type Err = InvalidPlace;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let host = text.find("://").map_or(0, |at| at + 3);
+        let (endpoint, name) = match text[host..].find('/') {
+            Some(at) => (&text[..host + at], &text[host + at + 1..]),
+            None => (text, ""),
+        };
+        let name = name.strip_suffix('/').unwrap_or(name);
+        if !name.is_empty() {
+            bucket(name)?;
+        }
+        Ok(Self { endpoint: endpoint.parse()?, bucket: Some(name.to_owned()).filter(|name| !name.is_empty()) })
+    }
 }
 
 /// Whether this is a bucket's name.
@@ -74,6 +121,20 @@ pub fn prefix(text: &str) -> Result<(), InvalidPrefix> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stores() {
+        let covers = |place: &str, endpoint: &str, bucket: &str| {
+            place.parse::<Place>().unwrap().covers(&endpoint.parse().unwrap(), bucket)
+        };
+        assert!(covers("https://s3.example/etcd", "s3.example", "etcd"));
+        assert!(covers("s3.example", "https://s3.example/", "etcd"));
+        assert!(!covers("s3.example/etcd", "s3.example", "other"));
+        assert!(!covers("s3.example/etcd", "http://s3.example", "etcd"));
+        for wrong in ["", "ftp://x", "s3.example/No_Bucket", "s3.example/a/b"] {
+            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn buckets() {

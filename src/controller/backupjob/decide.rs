@@ -122,6 +122,15 @@ pub fn is_ours(job: &BackupJob, class: &Known<BackupClassView>) -> bool {
     }
 }
 
+/// Whether a job is over a strategy of upstream's group, on which its own controllers act while they are there. What has
+/// begun with us ends with us.
+#[must_use]
+pub fn is_upstreams(job: &BackupJob, class: &Known<BackupClassView>) -> bool {
+    let Known::Found(class) = class else { return false };
+    let upstreams = matches!(resolve(class, &job.spec.application_ref), Resolution::Etcd(StrategyGroup::Upstream, _));
+    upstreams && !had_snapshot(job)
+}
+
 /// A class as the store shares it.
 pub type BackupClassView = std::sync::Arc<crate::api::backupclass::BackupClass>;
 

@@ -7,6 +7,7 @@ pub mod observe;
 pub mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
@@ -20,7 +21,6 @@ use self::observe::{Stores, observe};
 use super::Context;
 use super::frame::{self, Failure, Next, Reconciler};
 use super::informer::Queue;
-use super::judgement::Judgement;
 use super::watches::Watches;
 use crate::api::backupjob::{BackupJob, phase, reason};
 use crate::api::common::APP_CLUSTER_NAME;
@@ -29,6 +29,9 @@ use crate::checks::Known;
 use crate::k8s::apply::replace_status;
 use crate::k8s::error::{Class, class};
 use crate::k8s::events::Events;
+
+/// Pause between two looks at whether upstream's controllers are still at work.
+const LOOK_FOR_UPSTREAM: Duration = Duration::from_secs(15);
 
 /// Why a reconcile did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +58,7 @@ pub struct BackupJobs {
     client: Client,
     stores: Stores,
     events: Events,
-    judgement: Judgement,
+    context: Context,
 }
 
 impl Reconciler for BackupJobs {
@@ -64,11 +67,15 @@ impl Reconciler for BackupJobs {
     const NAME: &'static str = "backupjob";
 
     async fn reconcile(&self, job: Arc<BackupJob>) -> Result<Next, Error> {
-        if is_done(&job) || !decide::is_ours(&job, &self.stores.class(&job)) {
+        let class = self.stores.class(&job);
+        if is_done(&job) || !decide::is_ours(&job, &class) {
             return Ok(Next::OnChange);
         }
         let now = Timestamp::now();
-        let seen = observe(&self.client, &self.stores, &self.judgement, &job, now).await;
+        if decide::is_upstreams(&job, &class) && self.context.upstream_holder(now).is_some() {
+            return Ok(Next::After(LOOK_FOR_UPSTREAM));
+        }
+        let seen = observe(&self.client, &self.stores, &self.context.judgement, &job, now).await;
         let plan = decide(&seen, now);
         let (verdict, fault) = self.carry_out(&seen, &plan, now).await;
         self.write(&job, &verdict, now).await?;
@@ -152,7 +159,7 @@ pub fn start(watches: &mut Watches, context: &Context, stop: CancellationToken) 
         client: context.client.clone(),
         stores: stores.clone(),
         events: context.events.clone(),
-        judgement: context.judgement.clone(),
+        context: context.clone(),
     };
     let metrics = context.metrics.of(BackupJobs::NAME);
     Box::pin(async move {

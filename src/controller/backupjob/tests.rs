@@ -132,6 +132,22 @@ fn failure(plan: &Plan) -> &str {
 }
 
 #[test]
+fn what_is_upstreams_is_left_to_upstream_until_it_has_begun_with_us() {
+    let class = Known::Found(Arc::new(class()));
+    assert!(super::decide::is_upstreams(&job(), &class));
+    assert!(!super::decide::is_upstreams(&job(), &Known::Absent));
+    let mut begun = job();
+    let ready = condition("Ready", "False", reason::ETCD_BACKUP_RUNNING, "");
+    begun.status = Some(from(json!({"phase": "Running", "conditions": [ready]})));
+    assert!(!super::decide::is_upstreams(&begun, &class));
+    let mut ours = (*class.found().unwrap()).clone();
+    for entry in &mut ours.spec.strategies {
+        entry.strategy_ref.api_group = Some("strategy.etcd-warden.io".to_owned());
+    }
+    assert!(!super::decide::is_upstreams(&job(), &Known::Found(Arc::new(ours))));
+}
+
+#[test]
 fn what_the_rules_refuse_never_begins() {
     let plan = decide(&Observed { refused: Some("spec.x: is wrong".to_owned()), ..seen(inputs()) }, at(0));
     assert!(plan.steps.is_empty());

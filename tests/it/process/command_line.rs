@@ -354,6 +354,7 @@ fn every_setting_is_validated_at_the_start_by_name() {
         ("--etcd-image-repository", " "),
         ("--cluster-domain", "no_domain"),
         ("--trusted-writer", " "),
+        ("--trusted-store", "s3.example/No_Bucket"),
         ("--webhook-owner", "No Role"),
         ("--quiet-seconds", "-1"),
     ] {
