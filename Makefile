@@ -2,7 +2,7 @@
 SHELL := bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node bench-agents lint deny generate build image clean
+.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node bench-admission bench-agents lint deny generate build image clean
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test-process: ## Tests of our programs as processes, against real etcd and S3
 
 test-node: ## Tests on a whole Kubernetes (needs root)
 	tests/run node
+
+bench-admission: ## The admission server beside a Go webhook and native policies, on one core
+	tests/bench/admission
 
 bench-agents: ## The agent's speed and memory beside plain programs, with 100 MiB and 2 GiB (32 GB of disk)
 	tests/bench/agents

@@ -38,6 +38,12 @@ pub enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         directory: Option<PathBuf>,
     },
+    /// Make and look at serving certificates.
+    Certs {
+        /// What is done with them.
+        #[command(subcommand)]
+        command: cmd::certs::Command,
+    },
     /// Look at a snapshot file.
     Snapshot {
         /// What is done with it.

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut described, "etcd-warden", &mut std::io::stdout());
             Ok(())
         }
+        Command::Certs { command } => cmd::certs::run(&command).map_err(cmd::Error::from),
         Command::Snapshot { command } => cmd::snapshot::run(&command).map_err(cmd::Error::from),
     };
     match result {

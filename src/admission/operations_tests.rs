@@ -51,9 +51,8 @@ async fn validated(service: &Service, review: &Value) -> Value {
     answer["response"].clone()
 }
 
-#[tokio::test]
-async fn every_operation_and_subresource_gets_its_verdict() {
-    let service = service();
+/// What is asked, in words and as what goes over a review, and whether it is allowed.
+fn operations() -> Vec<(&'static str, Value, bool)> {
     let good = cluster(&json!({"version": "3.6.0"}));
     let bad = cluster(&json!({"version": "3.4.0"}));
     let downgraded = cluster(&json!({"version": "3.5.0"}));
@@ -63,7 +62,7 @@ async fn every_operation_and_subresource_gets_its_verdict() {
     };
     let scale =
         json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "etcd"}, "spec": {"replicas": 2}});
-    let cases = [
+    vec![
         ("creation of what cannot be restored", json!({}), false),
         ("creation of what can", json!({"object": good}), true),
         ("dry run", json!({"dryRun": true}), false),
@@ -99,8 +98,13 @@ async fn every_operation_and_subresource_gets_its_verdict() {
         ("an object that is a text", json!({"object": "text"}), true),
         ("update without an old object", json!({"operation": "UPDATE", "object": bad, "oldObject": null}), false),
         ("deletion with nothing", json!({"operation": "DELETE", "object": null, "oldObject": null}), true),
-    ];
-    for (what, more, allowed) in cases {
+    ]
+}
+
+#[tokio::test]
+async fn every_operation_and_subresource_gets_its_verdict() {
+    let service = service();
+    for (what, more, allowed) in operations() {
         for version in ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] {
             let mut review = review(&more);
             review["apiVersion"] = json!(version);
@@ -178,43 +182,45 @@ async fn what_cannot_be_judged_is_told_apart() {
     assert_eq!((&answer["response"]["allowed"], &answer["response"]["status"]["code"]), (&json!(false), &json!(400)));
 }
 
+const WORDS: [&str; 33] = [
+    "spec",
+    "metadata",
+    "status",
+    "name",
+    "namespace",
+    "annotations",
+    "labels",
+    "version",
+    "replicas",
+    "bootstrap",
+    "restore",
+    "source",
+    "s3",
+    "pvc",
+    "endpoint",
+    "bucket",
+    "key",
+    "template",
+    "destination",
+    "strategies",
+    "strategyRef",
+    "applicationRef",
+    "apiGroup",
+    "kind",
+    "schedule",
+    "options",
+    "restoreTimeoutSeconds",
+    "backupRef",
+    "targetApplicationRef",
+    "clusterRef",
+    "etcd-warden.io/allow-downgrade",
+    "deletionTimestamp",
+    "generateName",
+];
+
 /// Any JSON, with the words that mean something to us among its keys and texts.
 fn any_json() -> impl Strategy<Value = Value> {
-    let words = prop::sample::select(vec![
-        "spec",
-        "metadata",
-        "status",
-        "name",
-        "namespace",
-        "annotations",
-        "labels",
-        "version",
-        "replicas",
-        "bootstrap",
-        "restore",
-        "source",
-        "s3",
-        "pvc",
-        "endpoint",
-        "bucket",
-        "key",
-        "template",
-        "destination",
-        "strategies",
-        "strategyRef",
-        "applicationRef",
-        "apiGroup",
-        "kind",
-        "schedule",
-        "options",
-        "restoreTimeoutSeconds",
-        "backupRef",
-        "targetApplicationRef",
-        "clusterRef",
-        "etcd-warden.io/allow-downgrade",
-        "deletionTimestamp",
-        "generateName",
-    ]);
+    let words = prop::sample::select(WORDS.to_vec());
     let texts = prop_oneof![
         words.clone().prop_map(str::to_owned),
         "\\PC{0,12}",

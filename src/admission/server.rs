@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum_server::Handle;
-use axum_server::tls_rustls::RustlsAcceptor;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use kube::Client;
 use prometheus::IntGauge;
 use thiserror::Error;
@@ -185,17 +185,27 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
         lookup,
         client,
         writers: Arc::new(Writers::new(trusted_writers)),
-        metrics: metrics.clone(),
+        metrics,
         turns: Turns::default(),
         drain: Drain::default(),
     };
     let handle = Handle::new();
     tasks.spawn(stop_when_quiet(stop, settings.quiet, service.drain.clone(), answering, handle.clone()));
+    answer(listener, settings.address, service, config, handle).await
+}
 
+/// Answers until the handle is told to close.
+async fn answer(
+    listener: TcpListener,
+    address: SocketAddr,
+    service: Service,
+    config: RustlsConfig,
+    handle: Handle<SocketAddr>,
+) -> Result<(), Error> {
     let acceptor = RustlsAcceptor::new(config).handshake_timeout(HANDSHAKE);
     let mut server = axum_server::from_tcp(listener)
-        .map_err(|source| Error::Listen { address: settings.address, source })?
-        .acceptor(Guarded::new(acceptor, CONNECTIONS, HEAD_AND_ANSWER, metrics))
+        .map_err(|source| Error::Listen { address, source })?
+        .acceptor(Guarded::new(acceptor, CONNECTIONS, HEAD_AND_ANSWER, service.metrics.clone()))
         .http1_only()
         .first_request_timeout(IDLE)
         .handle(handle);

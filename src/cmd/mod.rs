@@ -1,6 +1,7 @@
 //! One file for each role of the program: wire and run.
 
 pub mod admission;
+pub mod certs;
 pub mod check;
 pub mod crds;
 pub mod policies;
@@ -32,6 +33,9 @@ pub enum Error {
     /// A strategy yields no destination.
     #[error("render")]
     Render(#[from] render::Error),
+    /// A certificate could not be made, or is not valid.
+    #[error("certs")]
+    Certs(#[from] certs::Error),
     /// A snapshot file is not what it should be.
     #[error("snapshot")]
     Snapshot(#[from] snapshot::Error),
@@ -45,7 +49,7 @@ impl Error {
             Self::Check(error) => error.exit_code(),
             Self::Policies(error) => error.exit_code(),
             Self::Render(error) => error.exit_code(),
-            Self::Schedule(_) | Self::Crds(_) | Self::Serve(_) | Self::Snapshot(_) => 1,
+            Self::Schedule(_) | Self::Certs(_) | Self::Crds(_) | Self::Serve(_) | Self::Snapshot(_) => 1,
         }
     }
 }

@@ -41,3 +41,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "etcd-warden.user" -}}
 {{- printf "system:serviceaccount:%s:%s" .Release.Namespace (include "etcd-warden.serviceAccountName" .) }}
 {{- end }}
+
+{{- /* The Secret with a certificate that somebody else renews. */}}
+{{- define "etcd-warden.certificateSecret" -}}
+{{- if eq .Values.webhook.certificate.source "secret" -}}
+{{ .Values.webhook.certificate.secretName }}
+{{- else -}}
+{{ include "etcd-warden.fullname" . }}-tls
+{{- end -}}
+{{- end }}
+
+{{- define "etcd-warden.mounts" -}}
+{{- if ne .Values.webhook.certificate.source "self-managed" }}
+- name: certificate
+  mountPath: /etc/etcd-warden/certificate
+  readOnly: true
+{{- end }}
+{{- if .Values.webhook.clientAuthorities.configMapName }}
+- name: client-authorities
+  mountPath: /etc/etcd-warden/client-authorities
+  readOnly: true
+{{- end }}
+{{- end }}

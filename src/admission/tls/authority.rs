@@ -70,8 +70,12 @@ impl fmt::Debug for Authority {
 pub struct Leaf {
     /// The certificate.
     pub certificate: CertificateDer<'static>,
+    /// The same in PEM.
+    pub certificate_pem: String,
     /// Its private key.
     pub key: PrivateKeyDer<'static>,
+    /// The same in PEM.
+    pub key_pem: String,
     /// When it is valid.
     pub validity: Validity,
 }
@@ -171,6 +175,8 @@ impl Authority {
         Ok(Leaf {
             validity: Validity::of(certificate.der())?,
             certificate: certificate.der().clone(),
+            certificate_pem: certificate.pem(),
+            key_pem: key.serialize_pem(),
             key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
         })
     }

@@ -7,6 +7,7 @@
 
 mod authority;
 mod bundle;
+mod describe;
 mod directory;
 mod source;
 mod store;
@@ -32,6 +33,7 @@ use self::source::Loaded;
 
 pub use authority::{AUTHORITY_LIFETIME, Authority, CertificateError, LEAF_LIFETIME, Leaf, Validity};
 pub use bundle::Bundle;
+pub use describe::Description;
 pub use source::{Source, Times};
 pub use store::{Kept, Store, StoreError};
 

@@ -128,12 +128,8 @@ async fn an_authority_that_somebody_put_there_is_taken_over_without_a_gap() {
 
 fn write_files(directory: &Path, authority: &Authority, name: &str) {
     let leaf = authority.issue(&[name.to_owned()], Timestamp::now(), HOUR).unwrap();
-    let pem = |label: &str, der: &[u8]| {
-        let text = serde_json::to_string(&k8s_openapi::ByteString(der.to_vec())).unwrap();
-        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", text.trim_matches('"'))
-    };
-    std::fs::write(directory.join("tls.crt"), pem("CERTIFICATE", &leaf.certificate)).unwrap();
-    std::fs::write(directory.join("tls.key"), pem("PRIVATE KEY", leaf.key.secret_der())).unwrap();
+    std::fs::write(directory.join("tls.crt"), leaf.certificate_pem).unwrap();
+    std::fs::write(directory.join("tls.key"), leaf.key_pem).unwrap();
     std::fs::write(directory.join("ca.crt"), authority.certificate_pem()).unwrap();
 }
 

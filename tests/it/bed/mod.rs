@@ -1,5 +1,6 @@
 //! The test bed: real parts, brought up and taken down.
 //!
+//! - [`Balancer`]: what a Service does, for processes of this host
 //! - [`ControlPlane`]: etcd and kube-apiserver, on request kube-controller-manager, as processes of this host
 //! - [`Node`]: all of Kubernetes with one node, in namespaces of its own
 //! - [`Etcd`]: an etcd cluster of any version that we support, as processes of this host
@@ -14,7 +15,9 @@
 #![allow(clippy::print_stderr, reason = "a failed test tells where its logs are")]
 
 pub mod api_server;
+pub mod balancer;
 pub mod control_plane;
+pub mod creates;
 pub mod etcd;
 pub mod fault_proxy;
 pub mod installation;
@@ -30,6 +33,7 @@ pub mod wait;
 pub mod warden;
 
 pub use api_server::Identity;
+pub use balancer::Balancer;
 pub use control_plane::ControlPlane;
 pub use etcd::Etcd;
 pub use node::Node;

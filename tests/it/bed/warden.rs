@@ -1,5 +1,6 @@
 //! `etcd-warden serve` as a process of this host, beside a control plane.
 
+use super::balancer::Backend;
 use super::leash::Leash;
 use super::ports::Port;
 use super::{ControlPlane, wait_for};
@@ -63,6 +64,18 @@ impl Warden {
         this
     }
 
+    /// One without a cluster, with certificates that somebody else makes.
+    pub fn with_certificates(directory: &Path, flags: &[&str]) -> Self {
+        let this = Self::here();
+        let own = [
+            "--standalone".to_owned(),
+            format!("--webhook-url={}", this.url()),
+            format!("--certificate-dir={}", directory.display()),
+        ];
+        this.run(own.into_iter().chain(flags.iter().map(|&flag| flag.to_owned())), None);
+        this
+    }
+
     fn here() -> Self {
         Self { leash: Leash::new("warden"), webhook: Port::take(), admin: Port::take() }
     }
@@ -87,6 +100,11 @@ impl Warden {
     /// Where it listens for admission.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.webhook.number()).into()
+    }
+
+    /// It, as a balancer knows it.
+    pub fn backend(&self) -> Backend {
+        Backend { address: self.address(), admin: (Ipv4Addr::LOCALHOST, self.admin.number()).into() }
     }
 
     /// What it has logged so far.
@@ -152,6 +170,11 @@ pub async fn install_crds(bed: &ControlPlane) {
     let documents: Vec<String> = crd::all().iter().map(|crd| crd::to_yaml(crd).expect("YAML")).collect();
     let yaml = documents.join("---\n");
     bed.apply("", &yaml).await;
+    served(bed).await;
+}
+
+/// Waits until the API server serves our CustomResourceDefinitions, whoever installs them.
+pub async fn served(bed: &ControlPlane) {
     let client: Client = bed.client().await;
     for crd in crd::all() {
         let name = crd.metadata.name.expect("a CustomResourceDefinition has a name");

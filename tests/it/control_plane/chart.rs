@@ -15,6 +15,7 @@ use etcd_warden::api::restorejob::{RestoreJob, RestoreJobSpec};
 
 use crate::bed::control_plane::Options;
 use crate::bed::tools::{tool, tree};
+use crate::bed::warden::served;
 use crate::bed::{ControlPlane, Identity, Warden, wait_for};
 
 const NAMESPACE: &str = "etcd-warden-system";
@@ -41,6 +42,7 @@ async fn installed() -> ControlPlane {
     .await;
     let chart = tree().join("charts/etcd-warden");
     helm(bed.kubeconfig(), &["install", "etcd-warden", chart.to_str().unwrap(), "--create-namespace"]);
+    served(&bed).await;
     bed
 }
 

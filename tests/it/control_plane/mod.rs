@@ -1,6 +1,8 @@
 //! Tests against a real etcd and kube-apiserver.
 
 mod admission;
+mod admission_load;
+mod admission_shown;
 mod backups;
 mod bed;
 mod chart;

@@ -321,3 +321,54 @@ async fn a_stop_drops_nobody_and_ends_when_it_is_quiet() {
     .await;
     assert!(warden.log().contains("admission is quiet"), "{}", warden.log());
 }
+
+async fn certs(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_etcd-warden"));
+    let output = command.arg("certs").args(arguments).output().await.unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), said)
+}
+
+#[tokio::test]
+async fn issued_certificates_are_served_and_issuing_again_keeps_the_trust() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("certs").display().to_string();
+    let issue = ["issue", "--directory", &directory, "--name", "127.0.0.1", "--name", "warden.example"];
+    let (code, said) = certs(&issue).await;
+    assert_eq!(code, Some(0), "{said}");
+    let key = std::fs::metadata(format!("{directory}/ca.key")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o777, 0o600);
+
+    // Given files go before an authority of the server's own.
+    use_ring();
+    let warden = Warden::with_certificates(Path::new(&directory), &["--certificate-times=3600,3600,0,1"]);
+    warden.wait_ready().await;
+    let authority = std::path::PathBuf::from(format!("{directory}/ca.crt"));
+    let served = async || {
+        let mut config = ClientConfig::builder().with_root_certificates(roots(&authority)).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let mut stream = connect_as(&warden, config).await.map_err(|error| error.to_string())?;
+        refused(&mut stream).await;
+        Ok::<_, String>(stream.get_ref().1.peer_certificates().unwrap()[0].clone())
+    };
+    let (first, before) = (served().await.unwrap(), std::fs::read(&authority).unwrap());
+    assert_eq!(certs(&issue).await.0, Some(0));
+    assert_eq!(std::fs::read(&authority).unwrap(), before, "the same authority signs again");
+    wait_for("the new certificate to be served", Duration::from_secs(15), async || {
+        let now = served().await?;
+        if now == first { Err("the first one".to_owned()) } else { Ok(()) }
+    })
+    .await;
+
+    let (code, said) = certs(&["inspect", &directory, "-o", "json"]).await;
+    assert_eq!(code, Some(0), "{said}");
+    let told: Value = serde_json::from_str(&said).unwrap();
+    let of = |at: usize| &told["certificates"][at]["certificate"];
+    assert_eq!((&of(0)["authority"], &of(1)["authority"]), (&json!(true), &json!(false)));
+    assert_eq!(of(1)["names"], json!(["127.0.0.1", "warden.example"]));
+    assert_eq!(of(1)["issuer"], of(0)["subject"]);
+    let (_, said) = certs(&["inspect", &directory]).await;
+    assert!(said.contains("364 days left") && said.contains("for 127.0.0.1, warden.example"), "{said}");
+    let (code, said) = certs(&["inspect", &format!("{directory}/tls.key")]).await;
+    assert!(code == Some(1) && said.contains("no certificate"), "{said}");
+}

@@ -190,6 +190,90 @@ fn the_guard_is_the_one_in_the_policies_folder() {
     assert_eq!(written.len(), 2);
 }
 
+/// What the server is told about certificates: its environment, its mounts, its volumes.
+fn certificates(rendered: &[Value]) -> (BTreeMap<String, String>, Vec<Value>) {
+    let pod = &the(rendered, "Deployment")["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let environment = container["env"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| Some((one["name"].as_str()?.to_owned(), one["value"].as_str()?.to_owned())))
+        .filter(|(name, _)| name.contains("CERTIFICATE") || name.contains("CLIENT_CA"))
+        .collect();
+    let mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
+    let volumes = pod["volumes"].as_array().cloned().unwrap_or_default();
+    let names = |list: &[Value]| list.iter().map(|one| one["name"].to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&mounts), names(&volumes));
+    assert!(mounts.iter().all(|mount| mount["readOnly"] == true));
+    (environment, volumes)
+}
+
+#[test]
+fn the_server_signs_for_itself_unless_it_is_told_otherwise() {
+    let rendered = render(&[]);
+    assert_eq!(certificates(&rendered), (BTreeMap::new(), Vec::new()));
+    assert!(rendered.iter().all(|object| object["apiVersion"] != "cert-manager.io/v1"));
+}
+
+#[test]
+fn a_given_secret_is_what_the_server_reads() {
+    let (environment, volumes) =
+        certificates(&render(&["webhook.certificate.source=secret", "webhook.certificate.secretName=mine"]));
+    let directory = ("ETCD_WARDEN_CERTIFICATE_DIR".to_owned(), "/etc/etcd-warden/certificate".to_owned());
+    assert_eq!(environment, BTreeMap::from([directory]));
+    assert_eq!(volumes, [serde_json::json!({"name": "certificate", "secret": {"secretName": "mine"}})]);
+}
+
+#[test]
+fn cert_manager_signs_with_an_authority_of_the_charts_or_with_a_given_issuer() {
+    let own = render(&["webhook.certificate.source=cert-manager"]);
+    let named = |objects: &[Value], kind: &str, name: &str| {
+        let found = of_kind(objects, kind).into_iter().find(|object| object["metadata"]["name"] == name).cloned();
+        found.unwrap_or_else(|| panic!("no {kind} {name}"))
+    };
+    let leaf = named(&own, "Certificate", "etcd-warden");
+    assert_eq!(leaf["spec"]["issuerRef"]["name"], "etcd-warden-ca");
+    assert!(leaf["spec"].get("isCA").is_none(), "the authority is apart from what it signs");
+    assert_eq!(leaf["spec"]["dnsNames"][0], "etcd-warden.etcd-warden-system.svc");
+    let authority = named(&own, "Certificate", "etcd-warden-ca");
+    assert_eq!(named(&own, "Issuer", "etcd-warden-ca")["spec"]["ca"]["secretName"], authority["spec"]["secretName"]);
+    assert_eq!(
+        authority["spec"]["issuerRef"]["name"],
+        named(&own, "Issuer", "etcd-warden-self-signed")["metadata"]["name"]
+    );
+    let (environment, volumes) = certificates(&own);
+    assert!(environment.contains_key("ETCD_WARDEN_CERTIFICATE_DIR"));
+    assert_eq!(volumes[0]["secret"]["secretName"], leaf["spec"]["secretName"]);
+
+    let given = render(&[
+        "webhook.certificate.source=cert-manager",
+        "webhook.certificate.certManager.issuerRef.name=corp",
+        "webhook.certificate.certManager.issuerRef.kind=ClusterIssuer",
+    ]);
+    let leaf = the(&given, "Certificate");
+    assert_eq!(
+        (&leaf["spec"]["issuerRef"]["name"], &leaf["spec"]["issuerRef"]["kind"]),
+        (&"corp".into(), &"ClusterIssuer".into())
+    );
+    assert!(of_kind(&given, "Issuer").is_empty());
+}
+
+#[test]
+fn callers_are_asked_for_certificates_where_their_authorities_are_named() {
+    let (environment, volumes) = certificates(&render(&["webhook.clientAuthorities.configMapName=front-proxy"]));
+    assert_eq!(environment["ETCD_WARDEN_WEBHOOK_CLIENT_CA"], "/etc/etcd-warden/client-authorities/ca.crt");
+    assert_eq!(volumes, [serde_json::json!({"name": "client-authorities", "configMap": {"name": "front-proxy"}})]);
+}
+
+#[test]
+fn a_pod_has_time_to_answer_those_who_still_come() {
+    let rendered = render(&[]);
+    let pod = &the(&rendered, "Deployment")["spec"]["template"]["spec"];
+    // Twenty seconds to become quiet at the latest, and ten for the last answers.
+    assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 30);
+}
+
 #[test]
 fn trusted_writers_pass_the_guard() {
     let guard =
@@ -220,6 +304,11 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
         ("manager.log.format=xml", "/manager/log/format"),
         ("trustedWriters={a'b}", "/trustedWriters/0"),
         ("crds.enabled=maybe", "/crds/enabled"),
+        ("webhook.certificate.source=none", "/webhook/certificate/source"),
+        ("webhook.certificate.source=secret", "/webhook/certificate/secretName"),
+        ("webhook.certificate.secretName=Mine", "/webhook/certificate/secretName"),
+        ("webhook.certificate.certManager.duration=soon", "/webhook/certificate/certManager/duration"),
+        ("webhook.clientAuthorities.configMapName=a/b", "/webhook/clientAuthorities/configMapName"),
         ("fullnameOverride=Etcd_Warden", "/fullnameOverride"),
         ("metrics.serviceMonitor.interval=often", "/metrics/serviceMonitor/interval"),
     ];
