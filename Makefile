@@ -2,7 +2,7 @@
 SHELL := bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node bench-admission bench-agents lint deny generate build image clean
+.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node bench-admission bench-agents bench-controllers bench-node lint deny generate build image clean
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,12 @@ bench-admission: ## The admission server beside a Go webhook and native policies
 
 bench-agents: ## The agent's speed and memory beside plain programs, with 100 MiB and 2 GiB (32 GB of disk)
 	tests/bench/agents
+
+bench-controllers: ## The controllers' memory, requests and reaction with 100 and 1,000 clusters
+	tests/bench/controllers
+
+bench-node: ## Times of clusters and snapshots on a node, beside upstream's (needs root)
+	tests/bench/node
 
 lint: ## Formatting, clippy, shellcheck
 	tests/lint

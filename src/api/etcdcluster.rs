@@ -54,6 +54,12 @@ pub mod reason {
     /// Not Progressing: the rules of admission refuse the spec, which came in while nobody was asked. What there was
     /// before is kept up.
     pub const REFUSED: &str = "Refused";
+    /// Not Available: certificates are wanted from a cert-manager that is not installed.
+    pub const CERT_MANAGER_NOT_INSTALLED: &str = "CertManagerNotInstalled";
+    /// Not Available, Degraded: the restored data asks for a password, and the spec names none.
+    pub const AUTH_REQUIRED_NOT_CONFIGURED: &str = "AuthRequiredNotConfigured";
+    /// Degraded: etcd did not take the password that the spec names.
+    pub const AUTH_CREDENTIALS_REJECTED: &str = "AuthCredentialsRejected";
     /// Progressing: the first target was adopted.
     pub const INITIAL_SNAPSHOT: &str = "InitialSnapshot";
     /// Progressing: a changed spec was adopted.

@@ -15,6 +15,8 @@ pub mod backupclass;
 #[cfg(feature = "server")]
 pub mod backupjob;
 #[cfg(feature = "server")]
+pub mod certmanager;
+#[cfg(feature = "server")]
 pub mod common;
 #[cfg(feature = "server")]
 pub mod condition;

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::admission;
@@ -15,6 +16,7 @@ use crate::admission::{Error as AdmissionError, Parts, serve as serve_admission}
 use crate::api::names::upstream::STRATEGY_LEASE;
 use crate::controller::judgement::Judgement;
 use crate::controller::metrics::ControllerMetrics;
+use crate::controller::overview::Overview;
 use crate::controller::{self, Controller};
 use crate::k8s::events::Events;
 use crate::k8s::leases::Leases;
@@ -200,6 +202,8 @@ async fn in_cluster(
         judgement: Judgement::new(policies.clone()),
         upstream: leases.clone(),
     };
+    let overview = metrics.register(Overview::new().map_err(Error::Metrics)?).map_err(Error::Metrics)?;
+    let overview = AbortOnDropHandle::new(tokio::spawn(overview.run(client.clone(), context.settings.namespaces.clone())));
     let (admission, surroundings) = settings.admission.in_cluster(&client, &settings.namespace, leases.clone()).await;
     let parts = Parts { surroundings, readiness, metrics, policies };
     let controllers = lead(context, settings, stop.clone());
@@ -209,6 +213,7 @@ async fn in_cluster(
         result
     };
     let (admission, ()) = tokio::join!(admission, controllers);
+    drop(overview);
     admission.map_err(Error::Admission)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{Api, Client, ResourceExt};
+use tonic::Code;
 
 use super::shape;
 use crate::api::etcdcluster::EtcdCluster;
@@ -44,6 +45,32 @@ pub enum Error {
     /// etcd did not answer, or refused.
     #[error("etcd")]
     Etcd(#[from] etcd::Error),
+}
+
+impl Error {
+    /// Whether etcd did not take our password, or asks for one that we do not have.
+    #[must_use]
+    pub fn is_rejected(&self) -> bool {
+        match self {
+            Self::Etcd(error) => matches!(error.code(), Some(Code::Unauthenticated | Code::PermissionDenied)),
+            Self::Secret { .. } | Self::Key { .. } | Self::Nobody => false,
+        }
+    }
+
+    /// Whether etcd answered that it lets nobody in without a password.
+    #[must_use]
+    pub fn asks_for_password(&self) -> bool {
+        match self {
+            Self::Etcd(error) => asks_for_password(error),
+            Self::Secret { .. } | Self::Key { .. } | Self::Nobody => false,
+        }
+    }
+}
+
+/// Whether etcd answered that it lets nobody in without a password.
+#[must_use]
+pub fn asks_for_password(error: &etcd::Error) -> bool {
+    matches!(error.code(), Some(Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated))
 }
 
 /// Everything but the address that it takes to speak to a cluster's members.

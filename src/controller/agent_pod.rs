@@ -1,12 +1,16 @@
 //! How agents are put into Pods: environment, volumes and security of the containers that run them, and what they said
 //! when they ended. The names are those of [`crate::api::agent`].
 
+use k8s_openapi::api::batch::v1::{
+    PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
+    PodFailurePolicyRule,
+};
 use k8s_openapi::api::core::v1::{
     Capabilities, ContainerStatus, EnvVar, EnvVarSource, KeyToPath, PodSecurityContext, SeccompProfile,
     SecretKeySelector, SecretVolumeSource, SecurityContext, Volume, VolumeMount,
 };
 
-use crate::api::agent::{Report, env};
+use crate::api::agent::{Report, env, exit};
 use crate::api::common::S3Location;
 
 /// Path of the agent in our image.
@@ -123,6 +127,33 @@ pub fn s3_access(location: &S3Location) -> S3Access {
         access.env.push(plain(env::S3_CA_FILE, format!("{S3_CA_DIR}/ca.crt")));
     }
     access
+}
+
+/// For a Job whose agent runs in this container: what the agent calls final is not tried again, and what the node did to
+/// the Pod does not count as a try.
+#[must_use]
+pub fn pod_failure_policy(container: &str) -> PodFailurePolicy {
+    let on_exit_codes = PodFailurePolicyOnExitCodesRequirement {
+        container_name: Some(container.to_owned()),
+        operator: "In".to_owned(),
+        values: vec![i32::from(exit::CONFIGURATION), i32::from(exit::TERMINAL)],
+    };
+    let disrupted =
+        PodFailurePolicyOnPodConditionsPattern { type_: "DisruptionTarget".to_owned(), status: "True".to_owned() };
+    PodFailurePolicy {
+        rules: vec![
+            PodFailurePolicyRule {
+                action: "FailJob".to_owned(),
+                on_exit_codes: Some(on_exit_codes),
+                on_pod_conditions: None,
+            },
+            PodFailurePolicyRule {
+                action: "Ignore".to_owned(),
+                on_exit_codes: None,
+                on_pod_conditions: Some(vec![disrupted]),
+            },
+        ],
+    }
 }
 
 /// How a container's last ended run ended.

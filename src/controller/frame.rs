@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use super::metrics::{Outcome, ReconcileMetrics};
-use crate::k8s::error::message;
+use crate::k8s::error::{Class, class, message};
 
 /// The first pause after a failure; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -180,7 +180,11 @@ fn pause<R: Reconciler>(object: &Arc<R::Kind>, broken: &Broken<R::Error>, work: 
         *count = count.saturating_add(1);
         pause
     };
-    warn!(controller = R::NAME, object = %name, error = chain(broken), retry_in = ?pause, "reconcile failed");
+    if is_conflict(broken) {
+        debug!(controller = R::NAME, object = %name, error = chain(broken), retry_in = ?pause, "the object has changed");
+    } else {
+        warn!(controller = R::NAME, object = %name, error = chain(broken), retry_in = ?pause, "reconcile failed");
+    }
     Action::requeue(pause)
 }
 
@@ -190,6 +194,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn backoff(failures: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.min(16))).min(LONGEST_PAUSE)
+}
+
+/// Whether an error says no more than that somebody else wrote first: the ordinary way of things.
+fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(api) = error.downcast_ref::<kube::Error>() {
+            return class(api) == Class::Conflict;
+        }
+        next = error.source();
+    }
+    false
 }
 
 fn panic_text(error: tokio::task::JoinError) -> String {
@@ -229,6 +245,63 @@ mod tests {
         assert_eq!(backoff(3), Duration::from_millis(1600));
         assert_eq!(backoff(8), LONGEST_PAUSE);
         assert_eq!(backoff(u32::MAX), LONGEST_PAUSE);
+    }
+
+    /// Hangs over one object, and says when it has seen another.
+    struct Hangs(tokio::sync::mpsc::UnboundedSender<String>);
+
+    impl Reconciler for Hangs {
+        type Kind = k8s_openapi::api::core::v1::ConfigMap;
+        type Error = crate::controller::writes::Error;
+        const NAME: &'static str = "hangs";
+
+        async fn reconcile(&self, object: Arc<Self::Kind>) -> Result<Next, Self::Error> {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            if name.starts_with("broken") {
+                std::future::pending::<()>().await;
+            }
+            self.0.send(name).unwrap();
+            Ok(Next::OnChange)
+        }
+    }
+
+    #[tokio::test]
+    async fn n1_objects_that_get_no_answer_hold_up_no_other() {
+        use kube::runtime::watcher::Event;
+
+        let (store, mut writer) = kube::runtime::reflector::store();
+        let names: Vec<String> = (0..50).map(|n| format!("broken-{n}")).chain(["healthy".to_owned()]).collect();
+        let objects = names.iter().map(|name| {
+            let mut object = k8s_openapi::api::core::v1::ConfigMap::default();
+            object.metadata.name = Some(name.clone());
+            object
+        });
+        let objects: Vec<_> = objects.collect();
+        for object in &objects {
+            writer.apply_watcher_event(&Event::Apply(object.clone()));
+        }
+        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let metrics = crate::runtime::metrics::Metrics::new("test", "1").unwrap();
+        let metrics = crate::controller::metrics::ControllerMetrics::new(&metrics).unwrap().of("hangs");
+        let all: Vec<_> = objects.iter().map(ObjectRef::from_obj).collect();
+        let triggers = futures::stream::iter(all).chain(futures::stream::pending());
+        let running = tokio::spawn(run(Hangs(sender), store, triggers, metrics, CancellationToken::new()));
+        let seen = tokio::time::timeout(Duration::from_secs(5), told.recv()).await;
+        assert_eq!(seen, Ok(Some("healthy".to_owned())));
+        running.abort();
+    }
+
+    #[test]
+    fn only_an_object_that_changed_is_no_failure_to_speak_of() {
+        let answered = |code: u16, reason: &str| {
+            let status = kube::core::Status { code, reason: reason.to_owned(), ..kube::core::Status::default() };
+            let source = kube::Error::Api(Box::new(status));
+            Broken::Failed(crate::controller::writes::Error::Api { doing: "write", source })
+        };
+        assert!(is_conflict(&answered(409, "Conflict")));
+        assert!(!is_conflict(&answered(409, "AlreadyExists")));
+        assert!(!is_conflict(&answered(403, "Forbidden")));
+        assert!(!is_conflict(&Broken::<crate::controller::writes::Error>::TooLong));
     }
 
     #[test]

@@ -14,11 +14,14 @@ pub mod frame;
 pub mod informer;
 pub mod judgement;
 pub mod metrics;
+pub mod overview;
 pub mod pods;
 pub mod restorejob;
 pub mod seen;
 pub mod shape;
+pub mod tell;
 pub mod watches;
+pub mod writes;
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! What a Pod's status tells, in the words that the controllers think in.
 
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use k8s_openapi::jiff::Timestamp;
 
 /// The container status of this name, init containers included.
@@ -104,21 +104,32 @@ fn stuck(container: &ContainerStatus) -> Option<String> {
         return Some(format!("container {name} waits: {reason}{}{last}", prefixed(": ", why)));
     }
     let ended = state.terminated.as_ref().filter(|ended| ended.exit_code != 0)?;
-    Some(format!(
-        "container {name} ended with exit code {}{}",
-        ended.exit_code,
-        prefixed(": ", ended.reason.as_deref().unwrap_or_default())
-    ))
+    Some(format!("container {name} ended with {}", how(ended)))
 }
 
 fn end_of(state: &ContainerState) -> String {
-    state.terminated.as_ref().map_or_else(String::new, |ended| {
-        format!(
-            "; it last ended with exit code {}{}",
-            ended.exit_code,
-            prefixed(": ", ended.reason.as_deref().unwrap_or_default())
-        )
-    })
+    state.terminated.as_ref().map_or_else(String::new, |ended| format!("; it last ended with {}", how(ended)))
+}
+
+fn how(ended: &ContainerStateTerminated) -> String {
+    let reason = prefixed(": ", ended.reason.as_deref().unwrap_or_default());
+    let said = prefixed(": ", &ended.message.as_deref().map(complaint).unwrap_or_default());
+    format!("exit code {}{reason}{said}", ended.exit_code)
+}
+
+/// What the end of a log complains about: the message and error of its last structured line that does, else its last
+/// line.
+fn complaint(log: &str) -> String {
+    const LONGEST: usize = 300;
+    let structured = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        let text = |key: &str| line.get(key).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+        let complains = ["fatal", "panic", "error"].contains(&text("level").as_str());
+        complains.then(|| format!("{}{}", text("msg"), prefixed(": ", &text("error"))))
+    };
+    let last = || log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
+    let text = log.lines().rev().find_map(structured).unwrap_or_else(last);
+    text.chars().take(LONGEST).collect()
 }
 
 fn prefixed(prefix: &str, text: &str) -> String {
@@ -131,6 +142,16 @@ mod tests {
 
     fn pod(status: &serde_json::Value) -> Pod {
         serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn what_a_log_complains_about_is_told() {
+        let log = "{\"level\":\"info\",\"msg\":\"starting\"}\n\
+            {\"level\":\"fatal\",\"msg\":\"failed to save\",\"error\":\"write wal: no space left on device\"}\n\
+            goroutine 1 [running]:\n";
+        assert_eq!(complaint(log), "failed to save: write wal: no space left on device");
+        assert_eq!(complaint("panic: one\n\nexit status 2\n\n"), "exit status 2");
+        assert_eq!(complaint(&"x".repeat(2048)).len(), 300);
     }
 
     #[test]

@@ -50,6 +50,15 @@ pub fn is_not_found(error: &Error) -> bool {
     class(error) == Class::NotFound
 }
 
+/// Whether the API server does not know the kind at all. What it says of an object that does not exist names the object.
+#[must_use]
+pub fn is_missing_kind(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => status.code == 404 && status.details.as_ref().is_none_or(|of| of.name.is_empty()),
+        _ => false,
+    }
+}
+
 /// An error as one line for conditions and logs: what the server said, without the type names of our own stack.
 #[must_use]
 pub fn message(error: &Error) -> String {

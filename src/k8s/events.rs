@@ -5,6 +5,19 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 use tracing::warn;
 
+/// What one event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Whether it needs a person's eyes.
+    pub warning: bool,
+    /// One CamelCase word: what happened.
+    pub reason: String,
+    /// One CamelCase word: what was being done.
+    pub action: &'static str,
+    /// One sentence.
+    pub text: String,
+}
+
 /// Tells events about objects. An event that cannot be told is logged and never fails the work that it is about.
 #[derive(Clone)]
 pub struct Events {
@@ -26,6 +39,15 @@ impl Events {
     /// Something needs a person's eyes.
     pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: String) {
         self.publish(EventType::Warning, &object.object_ref(&()), reason, action, note).await;
+    }
+
+    /// Tells these, one after the other.
+    pub async fn tell<K: Resource<DynamicType = ()>>(&self, object: &K, notes: Vec<Note>) {
+        let object = object.object_ref(&());
+        for note in notes {
+            let type_ = if note.warning { EventType::Warning } else { EventType::Normal };
+            self.publish(type_, &object, &note.reason, note.action, note.text).await;
+        }
     }
 
     async fn publish(&self, type_: EventType, object: &ObjectReference, reason: &str, action: &str, note: String) {

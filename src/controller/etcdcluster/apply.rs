@@ -7,9 +7,11 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tonic::Code;
 
+use super::certificates::{self, Role};
 use super::decide::{Planned, Step};
 use super::observe::{self, Observed};
 use super::{Error, Reader, build};
+use crate::api::certmanager::Certificate;
 use crate::api::etcdmember::EtcdMember;
 use crate::controller::{access, shape};
 use crate::etcd::Credentials;
@@ -27,16 +29,19 @@ pub(super) enum Outcome {
     NotYet(String),
 }
 
-/// Does the steps in their order; the first that cannot be done ends it.
-pub(super) async fn apply(reader: &Reader, seen: &Observed, steps: &[Planned]) -> Result<Outcome, Error> {
-    for planned in steps {
-        if let Outcome::NotYet(why) = step(reader, seen, &planned.step).await? {
-            tracing::debug!(step = ?planned.step, why, "not yet");
-            return Ok(Outcome::NotYet(why));
+/// Does the steps in their order; the first that cannot be done ends it. Also gives how many are done.
+pub(super) async fn apply(reader: &Reader, seen: &Observed, steps: &[Planned]) -> (usize, Result<Outcome, Error>) {
+    for (done, planned) in steps.iter().enumerate() {
+        match step(reader, seen, &planned.step).await {
+            Ok(Outcome::Done) => tracing::info!(step = ?planned.step, because = planned.because, "done"),
+            Ok(Outcome::NotYet(why)) => {
+                tracing::debug!(step = ?planned.step, why, "not yet");
+                return (done, Ok(Outcome::NotYet(why)));
+            }
+            Err(error) => return (done, Err(error)),
         }
-        tracing::info!(step = ?planned.step, because = planned.because, "done");
     }
-    Ok(Outcome::Done)
+    (steps.len(), Ok(Outcome::Done))
 }
 
 async fn step(reader: &Reader, seen: &Observed, step: &Step) -> Result<Outcome, Error> {
@@ -47,6 +52,7 @@ async fn step(reader: &Reader, seen: &Observed, step: &Step) -> Result<Outcome, 
             let api: Api<Service> = reader.api(cluster.as_ref());
             done("make a Service", server_side_apply(&api, &service).await)
         }
+        Step::ApplyCertificate(role) => apply_certificate(reader, seen, *role).await,
         Step::ApplyBudget { min_available } => {
             let budget = build::budget(cluster, *min_available);
             let api: Api<PodDisruptionBudget> = reader.api(cluster.as_ref());
@@ -80,7 +86,7 @@ async fn step(reader: &Reader, seen: &Observed, step: &Step) -> Result<Outcome, 
             let client = observe::dial_voter(reader, seen).await?;
             membership(client.member_promote(*id).await.map(drop))
         }
-        Step::RemoveMember { name } => remove_member(reader, seen, name).await,
+        Step::RemoveMember { name } | Step::RemakeSeed { name } => remove_member(reader, seen, name).await,
         Step::EnableAuth => enable_auth(reader, seen).await,
     }
 }
@@ -156,7 +162,7 @@ async fn enable_auth(reader: &Reader, seen: &Observed) -> Result<Outcome, Error>
     };
     match made.await {
         Ok(()) => Ok(Outcome::Done),
-        Err(error) if asks_for_password(&error) => check_password(reader, seen, root).await,
+        Err(error) if access::asks_for_password(&error) => check_password(reader, seen, root).await,
         Err(error) => Err(Error::Etcd(error.into())),
     }
 }
@@ -166,15 +172,18 @@ async fn check_password(reader: &Reader, seen: &Observed, root: Credentials) -> 
     observe::dial_voter_as(reader, seen, root).await.map(|_| Outcome::Done).map_err(Error::Etcd)
 }
 
-fn asks_for_password(error: &crate::etcd::Error) -> bool {
-    matches!(error.code(), Some(Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated))
-}
-
 fn exists_is_fine(result: Result<(), crate::etcd::Error>) -> Result<(), crate::etcd::Error> {
     match result {
         Err(error) if error.code() == Some(Code::FailedPrecondition) => Ok(()),
         other => other,
     }
+}
+
+async fn apply_certificate(reader: &Reader, seen: &Observed, role: Role) -> Result<Outcome, Error> {
+    let wanted = certificates::wanted(&seen.cluster, &seen.cluster_domain);
+    let Some((_, certificate)) = wanted.into_iter().find(|(of, _)| *of == role) else { return Ok(Outcome::Done) };
+    let api: Api<Certificate> = reader.api(seen.cluster.as_ref());
+    done("make a Certificate", server_side_apply(&api, &certificate).await)
 }
 
 async fn remove_member(reader: &Reader, seen: &Observed, name: &str) -> Result<Outcome, Error> {

@@ -48,12 +48,22 @@ pub fn same_target(one: &Target, other: &Target) -> bool {
     plain(one) == plain(other)
 }
 
+/// Whether etcd shall ask for a password.
+#[must_use]
+pub fn wants_auth(cluster: &EtcdCluster) -> bool {
+    cluster.spec.auth.as_ref().is_some_and(|auth| auth.enabled == Some(true))
+}
+
 /// Labels of the cluster's own objects, with those that the user wants in addition.
 fn labels(cluster: &EtcdCluster) -> Labels {
     shape::cluster_labels(&cluster.name_any())
 }
 
-fn metadata(cluster: &EtcdCluster, name: &str) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+/// Metadata of what the cluster owns.
+pub(super) fn metadata(
+    cluster: &EtcdCluster,
+    name: &str,
+) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
     let target = cluster.status.as_ref().and_then(|status| status.observed.as_ref());
     let more = target.and_then(|target| target.additional_metadata.as_ref());
     let mut metadata = shape::metadata(name, cluster.metadata.namespace.as_deref(), labels(cluster), more);

@@ -6,12 +6,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::build;
-use super::observe::{Etcd, Observed, Seen, listed};
-use super::scale;
+use super::certificates::{self, Role};
+use super::observe::{Observed, Seen};
+use super::{build, form, scale};
 use crate::api::etcdcluster::Observed as Target;
-use crate::controller::seen::{Asked, Owned};
-use crate::controller::{pods, shape};
+use crate::controller::seen::Owned;
 
 /// Pause between two looks at an etcd that is about to do something.
 pub const FAST: Duration = Duration::from_millis(200);
@@ -32,6 +31,8 @@ pub enum ServiceRole {
 pub enum Step {
     /// Make a Service as it shall be.
     ApplyService(ServiceRole),
+    /// Ask cert-manager for a certificate.
+    ApplyCertificate(Role),
     /// Make the disruption budget as it shall be.
     ApplyBudget {
         /// Members that must stay up.
@@ -41,6 +42,11 @@ pub enum Step {
     DeleteBudget,
     /// Make the member that forms the cluster.
     CreateSeed {
+        /// Its name.
+        name: String,
+    },
+    /// Delete a seed whose etcd has never answered, for another one to be made as the spec has it now.
+    RemakeSeed {
         /// Its name.
         name: String,
     },
@@ -120,6 +126,10 @@ pub enum Situation {
     Blocked(String),
     /// The rules refuse the cluster, or what its spec was changed to; what there was before is kept up.
     Refused(String),
+    /// Certificates are wanted from a cert-manager that is not installed.
+    NoCertManager,
+    /// The seed's data asks for a password, and the spec names none.
+    AuthIsOn,
     /// Every member and with them all data is gone.
     Lost,
     /// Something is to change, and etcd does not answer.
@@ -237,14 +247,21 @@ pub fn decide(seen: &Observed, _now: Timestamp) -> Plan {
         }
         (Some(_), _) => {}
     }
-    let mut plan = match services(seen) {
-        Ok(mut steps) => {
-            let mut plan = membership(seen);
-            steps.append(&mut plan.steps);
-            Plan { steps, ..plan }
-        }
+    let mut steps = match services(seen) {
+        Ok(steps) => steps,
         Err(blocked) => return Plan::wait(Situation::Blocked(blocked)),
     };
+    match certificates::steps(seen) {
+        Ok(more) => steps.extend(more),
+        Err(situation) if cluster_id(seen).is_none() => {
+            return Plan { steps, ..Plan::wait(situation).again(SLOW) };
+        }
+        // Members of a formed cluster have their Secrets.
+        Err(_) => {}
+    }
+    let mut plan = membership(seen);
+    steps.append(&mut plan.steps);
+    plan.steps = steps;
     plan.steps.extend(budget(seen));
     if wants_auth(seen) {
         plan.steps.push(Planned { step: Step::EnableAuth, because: "all members are Ready".to_owned() });
@@ -258,10 +275,9 @@ pub fn decide(seen: &Observed, _now: Timestamp) -> Plan {
 /// Authentication is switched on once, when nothing else is under way: while it is, members come and go without a
 /// password.
 fn wants_auth(seen: &Observed) -> bool {
-    let asked = seen.cluster.spec.auth.as_ref().is_some_and(|auth| auth.enabled == Some(true));
     let latched = seen.cluster.status.as_ref().is_some_and(|status| status.auth_enabled == Some(true));
     let serves = target(seen).is_some_and(|target| target.replicas > 0);
-    asked && !latched && serves && is_complete(seen)
+    build::wants_auth(&seen.cluster) && !latched && serves && is_complete(seen)
 }
 
 /// Services come first: without the headless one no member finds another.
@@ -310,7 +326,7 @@ fn budget(seen: &Observed) -> Option<Planned> {
 fn membership(seen: &Observed) -> Plan {
     let Some(target) = target(seen) else { return Plan::wait(Situation::Adopting) };
     if cluster_id(seen).is_none() {
-        return if target.replicas == 0 { Plan::wait(Situation::Paused) } else { form(seen) };
+        return if target.replicas == 0 { Plan::wait(Situation::Paused) } else { form::form(seen) };
     }
     if seen.members.is_empty() {
         return Plan::wait(Situation::Lost);
@@ -319,52 +335,4 @@ fn membership(seen: &Observed) -> Plan {
         return Plan::wait(Situation::Changing(format!("member {} leaves", going.name())));
     }
     scale::scale(seen, target)
-}
-
-/// From nothing to the first member that answers.
-fn form(seen: &Observed) -> Plan {
-    let Some(founder) = founder(seen) else {
-        let uids: Vec<&str> = seen.members.iter().filter_map(|member| member.member.metadata.uid.as_deref()).collect();
-        let name = shape::member_name(&seen.cluster, &uids);
-        return Plan::step(Step::CreateSeed { name }, "the cluster has no seed")
-            .with_situation(Situation::Forming("the seed is being made".to_owned()));
-    };
-    if founder.member.spec.initial_cluster.is_empty() {
-        let step = Step::AdmitSeed { name: founder.name() };
-        return Plan::step(step, "the seed does not know whom it forms the cluster with")
-            .with_situation(Situation::Forming("the seed is being admitted".to_owned()));
-    }
-    if let Some(failure) = founder.member.status.as_ref().and_then(|status| status.restore_failure.as_ref()) {
-        return Plan::wait(Situation::RestoreFailed(format!("{}: {}", failure.reason, failure.message)));
-    }
-    match &seen.etcd {
-        Asked::No => Plan::wait(Situation::Forming(waits_for(founder))),
-        Asked::Failed(why) => Plan::wait(Situation::Forming(why.clone())).again(FAST),
-        Asked::Answered(etcd) => match alone(etcd, founder) {
-            Ok(()) => Plan::wait(Situation::Formed(etcd.cluster_id)),
-            Err(why) => Plan::wait(Situation::Forming(why)).again(SLOW),
-        },
-    }
-}
-
-impl Plan {
-    fn with_situation(self, situation: Situation) -> Self {
-        Self { situation, ..self }
-    }
-}
-
-/// A formed cluster has exactly one member, and that is the seed.
-fn alone(etcd: &Etcd, founder: &Seen) -> Result<(), String> {
-    match (etcd.members.as_slice(), listed(etcd, founder)) {
-        ([_], Some(_)) => Ok(()),
-        (members, _) => Err(format!("etcd lists {} members, where only the seed should be", members.len())),
-    }
-}
-
-fn waits_for(founder: &Seen) -> String {
-    match (founder.trouble(), &founder.pod) {
-        (Some((_, message)), _) => format!("seed {}: {message}", founder.name()),
-        (None, Some(pod)) => format!("seed {}: {}", founder.name(), pods::trouble(pod)),
-        (None, None) => format!("seed {} has no Pod yet", founder.name()),
-    }
 }

@@ -2,7 +2,10 @@
 
 mod apply;
 pub mod build;
+pub mod certificates;
 pub mod decide;
+mod form;
+mod notes;
 pub mod observe;
 mod scale;
 pub mod status;
@@ -20,45 +23,19 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{Failure, Next, Reconciler, chain, run};
+use super::frame::{Next, Reconciler, chain, run};
 use super::informer::{Queue, controller_of};
 use super::watches::Watches;
-use super::{Context, access, ready};
+use super::writes::{self, Error, Written, beside};
+use super::{Context, ready};
 use crate::api::etcdcluster::{EtcdCluster, EtcdClusterStatus};
 use crate::api::etcdmember::EtcdMember;
-use crate::k8s::apply::replace_status;
-use crate::k8s::error::{Class, class};
 
 /// Pause before a step is tried again that etcd would not do yet.
 const NOT_YET: Duration = Duration::from_millis(300);
 
 /// Pause before the next look when a newer copy of the object is on its way.
 const BEHIND: Duration = Duration::from_millis(100);
-
-/// Why a look at a cluster did not end well. Everything is retried: what the API server or etcd refuses now may be
-/// granted once a person has acted.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The API server refused or did not answer.
-    #[error("cannot {doing}")]
-    Api {
-        /// What was tried.
-        doing: &'static str,
-        /// What the API server said.
-        source: kube::Error,
-    },
-    /// etcd refused or did not answer.
-    #[error("etcd cannot be asked")]
-    Etcd(#[from] access::Error),
-}
-
-impl Failure for Error {
-    fn is_retried(&self) -> bool {
-        match self {
-            Self::Api { .. } | Self::Etcd(_) => true,
-        }
-    }
-}
 
 /// What the controller reads.
 pub struct Reader {
@@ -71,26 +48,27 @@ pub struct Reader {
 }
 
 impl Reader {
-    fn api<K>(&self, beside: &impl ResourceExt) -> Api<K>
+    fn api<K>(&self, object: &impl ResourceExt) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.context.client.clone(), &beside.namespace().unwrap_or_default())
+        beside(&self.context.client, object)
     }
 
-    /// `true` when the copy that the status was computed from is not the newest: a newer one is on its way to us, and
-    /// with it the next look.
-    async fn write_status(&self, cluster: &EtcdCluster, status: EtcdClusterStatus) -> Result<bool, Error> {
+    async fn write_status(&self, cluster: &EtcdCluster, status: EtcdClusterStatus) -> Result<Written, Error> {
         if cluster.status.as_ref() == Some(&status) {
-            return Ok(false);
+            return Ok(Written::Nothing);
         }
         let updated = EtcdCluster { status: Some(status), ..cluster.clone() };
-        match replace_status(&self.api(cluster), &updated).await {
-            Ok(_) => Ok(false),
-            Err(error) if class(&error) == Class::NotFound => Ok(false),
-            Err(error) if class(&error) == Class::Conflict => Ok(true),
-            Err(source) => Err(Error::Api { doing: "write the status", source }),
-        }
+        writes::status(&self.api(cluster), &updated).await
+    }
+}
+
+/// Whether etcd did not take our password.
+fn is_rejected(error: &Error) -> bool {
+    match error {
+        Error::Etcd(error) => error.is_rejected(),
+        Error::Api { .. } => false,
     }
 }
 
@@ -106,17 +84,22 @@ impl Reconciler for Reader {
         let now = Timestamp::now();
         let seen = observe::observe(self, cluster, now).await;
         let plan = decide::decide(&seen, now);
-        let result = apply::apply(self, &seen, &plan.steps).await;
+        let (done, result) = apply::apply(self, &seen, &plan.steps).await;
         let failure = match &result {
             Ok(apply::Outcome::Done) => None,
-            Ok(apply::Outcome::NotYet(why)) => Some(why.clone()),
-            Err(error) => Some(chain(error)),
+            Ok(apply::Outcome::NotYet(why)) => Some(status::Failure { text: why.clone(), rejected: false }),
+            Err(error) => Some(status::Failure { text: chain(error), rejected: is_rejected(error) }),
         };
-        let status = status::compute(&seen, &plan, failure.as_deref(), now);
+        let status = status::compute(&seen, &plan, failure.as_ref(), now);
         let deadline = status.progress_deadline.as_ref().map(|deadline| deadline.0);
+        let turned = notes::of_change(seen.cluster.status.as_ref(), &status);
         let written = self.write_status(&seen.cluster, status).await;
+        // What is not written is told when it is.
+        let turned = turned.into_iter().filter(|_| matches!(written, Ok(Written::Done)));
+        let told = notes::of_steps(&plan.steps[..done]).into_iter().chain(turned).collect();
+        self.context.events.tell(seen.cluster.as_ref(), told).await;
         let outcome = result?;
-        let behind = written?.then_some(BEHIND);
+        let behind = (written? == Written::Behind).then_some(BEHIND);
         let pause = match outcome {
             apply::Outcome::Done => plan.look_again,
             apply::Outcome::NotYet(_) => Some(NOT_YET),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, ResourceExt};
 
+use super::certificates::{self, Role};
 use super::{Reader, build, decide};
+use crate::api::certmanager::Certificate;
 use crate::api::condition;
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::{EtcdMember, condition_type};
@@ -19,7 +21,7 @@ use crate::controller::frame::chain;
 use crate::controller::seen::{Asked, Owned};
 use crate::controller::{pods, shape};
 use crate::etcd::Credentials;
-use crate::k8s::owner;
+use crate::k8s::{error as api_error, owner};
 
 /// A member with its Pod.
 #[derive(Clone, Debug)]
@@ -117,6 +119,19 @@ pub struct Listed {
     pub is_learner: bool,
 }
 
+/// The certificates that the cluster asks cert-manager for.
+#[derive(Clone, Debug)]
+pub enum Certificates {
+    /// It brings its own Secrets, or speaks no TLS.
+    NotWanted,
+    /// The API server does not know the kind.
+    NotInstalled,
+    /// They could not be read.
+    Unknown(String),
+    /// What is there.
+    Seen(Vec<(Role, Owned<Certificate>)>),
+}
+
 /// What etcd tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etcd {
@@ -124,6 +139,8 @@ pub struct Etcd {
     pub cluster_id: u64,
     /// Members.
     pub members: Vec<Listed>,
+    /// Whether it asks for a password; only asked of one that is about to form a cluster.
+    pub auth_is_on: bool,
 }
 
 /// Everything that decides about a cluster.
@@ -143,6 +160,12 @@ pub struct Observed {
     pub etcd: Asked<Etcd>,
     /// Why the rules refuse the cluster before it begins, or the change that its spec asks for.
     pub refused: Option<String>,
+    /// Whether etcd did not answer because it did not take our password.
+    pub rejected: bool,
+    /// The certificates from cert-manager.
+    pub certificates: Certificates,
+    /// DNS domain of the Kubernetes cluster.
+    pub cluster_domain: String,
 }
 
 /// Looks.
@@ -156,13 +179,19 @@ pub async fn observe(reader: &Reader, cluster: Arc<EtcdCluster>, now: Timestamp)
         budget: Owned::of(named(&reader.budgets, &cluster, &name), meta),
         etcd: Asked::No,
         refused: None,
+        rejected: false,
+        certificates: certificates(reader, &cluster).await,
+        cluster_domain: reader.context.settings.cluster_domain.clone(),
         cluster: cluster.clone(),
     };
     observed.refused = refused(reader, &observed, now);
     if decide::wants_etcd(&observed) {
         observed.etcd = match ask(reader, &observed).await {
             Ok(etcd) => Asked::Answered(etcd),
-            Err(error) => Asked::Failed(chain(&error)),
+            Err(error) => {
+                observed.rejected = error.is_rejected();
+                Asked::Failed(chain(&error))
+            }
         };
     }
     observed
@@ -185,6 +214,25 @@ fn refused(reader: &Reader, seen: &Observed, now: Timestamp) -> Option<String> {
             judgement.of_change(Kind::EtcdCluster, cluster, &old, &Nothing, now)
         }
     }
+}
+
+/// Asked of the API server itself: cert-manager may come and go, and a watch of a kind that is not there never begins.
+async fn certificates(reader: &Reader, cluster: &EtcdCluster) -> Certificates {
+    let wanted = certificates::wanted(cluster, &reader.context.settings.cluster_domain);
+    if wanted.is_empty() {
+        return Certificates::NotWanted;
+    }
+    let api: Api<Certificate> = reader.api(cluster);
+    let mut found = Vec::new();
+    for (role, certificate) in wanted {
+        match api.get(&certificate.name_any()).await {
+            Ok(live) => found.push((role, Owned::of(Some(Arc::new(live)), &cluster.metadata))),
+            Err(error) if api_error::is_missing_kind(&error) => return Certificates::NotInstalled,
+            Err(error) if api_error::is_not_found(&error) => found.push((role, Owned::Absent)),
+            Err(error) => return Certificates::Unknown(api_error::message(&error)),
+        }
+    }
+    Certificates::Seen(found)
 }
 
 fn named<K>(store: &Store<K>, cluster: &EtcdCluster, name: &str) -> Option<Arc<K>>
@@ -255,7 +303,9 @@ async fn ask(reader: &Reader, seen: &Observed) -> Result<Etcd, access::Error> {
             is_learner: member.is_learner,
         })
         .collect();
-    Ok(Etcd { cluster_id, members })
+    let forms = decide::cluster_id(seen).is_none();
+    let auth_is_on = forms && client.auth_is_on().await.map_err(access::Error::Etcd)?;
+    Ok(Etcd { cluster_id, members, auth_is_on })
 }
 
 /// The entry of a member in etcd's list: by its id once it told, else by its peer URL.

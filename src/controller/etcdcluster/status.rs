@@ -11,9 +11,18 @@ use crate::api::condition::{self, Finding};
 use crate::api::etcdcluster::{DEFAULT_PROGRESS_DEADLINE_SECONDS, EtcdClusterStatus, condition_type, reason};
 use crate::controller::shape;
 
+/// What went wrong while a plan was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// One clause.
+    pub text: String,
+    /// Whether etcd did not take our password.
+    pub rejected: bool,
+}
+
 /// The new status. `failure` is what went wrong while the plan was carried out.
 #[must_use]
-pub fn compute(seen: &Observed, plan: &Plan, failure: Option<&str>, now: Timestamp) -> EtcdClusterStatus {
+pub fn compute(seen: &Observed, plan: &Plan, failure: Option<&Failure>, now: Timestamp) -> EtcdClusterStatus {
     let cluster = &seen.cluster;
     let old = cluster.status.clone().unwrap_or_default();
     let mut status = old.clone();
@@ -126,7 +135,7 @@ struct View<'a> {
     seen: &'a Observed,
     plan: &'a Plan,
     count: Count,
-    failure: Option<&'a str>,
+    failure: Option<&'a Failure>,
     late: bool,
     ever_available: bool,
 }
@@ -134,6 +143,10 @@ struct View<'a> {
 impl View<'_> {
     fn finding(type_: &'static str, status: bool, reason: &str, message: String) -> Finding {
         Finding { type_, status, reason: reason.to_owned(), message }
+    }
+
+    fn is_rejected(&self) -> bool {
+        self.seen.rejected || self.failure.is_some_and(|failure| failure.rejected)
     }
 
     fn counted(&self) -> String {
@@ -156,6 +169,8 @@ impl View<'_> {
             Situation::RestoreFailed(why) => return no(reason::RESTORE_FAILED, given_up(why)),
             Situation::Blocked(why) if !formed => return no(reason::NAME_TAKEN, sentence(why)),
             Situation::Refused(why) if !formed => return no(reason::REFUSED, sentence(why)),
+            Situation::NoCertManager => return no(reason::CERT_MANAGER_NOT_INSTALLED, NO_CERT_MANAGER.to_owned()),
+            Situation::AuthIsOn => return no(reason::AUTH_REQUIRED_NOT_CONFIGURED, AUTH_IS_ON.to_owned()),
             Situation::Adopting
             | Situation::Forming(_)
             | Situation::Formed(_)
@@ -188,6 +203,8 @@ impl View<'_> {
             | Situation::RestoreFailed(_)
             | Situation::Blocked(_)
             | Situation::Refused(_)
+            | Situation::NoCertManager
+            | Situation::AuthIsOn
             | Situation::Lost
             | Situation::Unreachable(_)
             | Situation::Changing(_)
@@ -205,7 +222,7 @@ impl View<'_> {
 
     fn progressing(&self) -> Finding {
         let type_ = condition_type::PROGRESSING;
-        let failed = self.failure.map(|failure| format!(" Last try failed: {failure}.")).unwrap_or_default();
+        let failed = self.failure.map(|failure| format!(" Last try failed: {}.", failure.text)).unwrap_or_default();
         let yes = |reason: &str, message: &str| Self::finding(type_, true, reason, format!("{message}{failed}"));
         let no = |reason: &str, message: String| Self::finding(type_, false, reason, format!("{message}{failed}"));
         if let Some(adopted) = self.plan.adopt {
@@ -213,6 +230,9 @@ impl View<'_> {
         }
         if let Situation::Refused(why) = &self.plan.situation {
             return no(reason::REFUSED, sentence(why));
+        }
+        if self.is_rejected() {
+            return no(reason::AUTH_CREDENTIALS_REJECTED, REJECTED.to_owned());
         }
         if is_complete(self.seen) && self.plan.situation != Situation::Paused {
             return no(reason::RECONCILED, self.counted());
@@ -229,6 +249,8 @@ impl View<'_> {
             Situation::RestoreFailed(why) => no(reason::RESTORE_FAILED, given_up(why)),
             Situation::Blocked(why) => yes(reason::NAME_TAKEN, &sentence(why)),
             Situation::Refused(why) => no(reason::REFUSED, sentence(why)),
+            Situation::NoCertManager => no(reason::CERT_MANAGER_NOT_INSTALLED, NO_CERT_MANAGER.to_owned()),
+            Situation::AuthIsOn => no(reason::AUTH_REQUIRED_NOT_CONFIGURED, AUTH_IS_ON.to_owned()),
             Situation::Forming(why) => yes(reason::WAITING_FOR_SEED, &sentence(why)),
             Situation::Formed(_) => yes(reason::MEMBERS_CHANGING, "The seed has formed the cluster."),
             Situation::Unreachable(why) => {
@@ -245,8 +267,15 @@ impl View<'_> {
         let type_ = condition_type::DEGRADED;
         let yes = |reason: &str, message: String| Self::finding(type_, true, reason, message);
         let no = |reason: &str, message: String| Self::finding(type_, false, reason, message);
+        if self.is_rejected() {
+            return yes(reason::AUTH_CREDENTIALS_REJECTED, REJECTED.to_owned());
+        }
         match &self.plan.situation {
             Situation::Paused => return no(reason::PAUSED, self.paused()),
+            Situation::NoCertManager => {
+                return yes(reason::CERT_MANAGER_NOT_INSTALLED, NO_CERT_MANAGER.to_owned());
+            }
+            Situation::AuthIsOn => return yes(reason::AUTH_REQUIRED_NOT_CONFIGURED, AUTH_IS_ON.to_owned()),
             Situation::Lost => return yes(reason::TOTAL_LOSS, LOST.to_owned()),
             Situation::RestoreFailed(why) => return yes(reason::RESTORE_FAILED, given_up(why)),
             Situation::Unreachable(why) => {
@@ -276,6 +305,16 @@ impl View<'_> {
 
 const LOST: &str = "The cluster had formed, and all its members are gone, with their data. It is not started anew by \
                     itself: delete it and create it from a snapshot, by spec.bootstrap.restore or by a RestoreJob.";
+
+const NO_CERT_MANAGER: &str = "spec.tls asks for certificates from cert-manager, and the API server does not know its \
+                               kind Certificate: install cert-manager, or name Secrets instead. Looked at again every \
+                               few seconds.";
+
+const AUTH_IS_ON: &str = "The data that the cluster was restored from asks for a password, and spec.auth is not enabled: \
+                          enable it, with the Secret that holds root's password of that time.";
+
+const REJECTED: &str = "etcd did not take root's password, as spec.auth.rootCredentialsSecretRef has it: put the right \
+                        one into that Secret.";
 
 fn given_up(why: &str) -> String {
     format!("The restore was given up: {why} It is tried again when a Secret that it uses changes.")

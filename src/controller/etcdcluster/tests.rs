@@ -8,8 +8,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
+use super::certificates::{Role, wanted};
 use super::decide::{Plan, ServiceRole, Situation, Step, decide, wants_etcd};
-use super::observe::{Etcd, Listed, Observed, Seen};
+use super::observe::{Certificates, Etcd, Listed, Observed, Seen};
 use super::{build, status};
 use crate::api::condition;
 use crate::api::etcdcluster::{EtcdCluster, EtcdClusterSpec, reason};
@@ -27,6 +28,8 @@ struct World {
     made: u64,
     auth_enabled: u32,
     refused: Option<String>,
+    certificates: Certificates,
+    auth_is_on: bool,
     log: Vec<String>,
 }
 
@@ -48,6 +51,8 @@ impl World {
             made: 0,
             auth_enabled: 0,
             refused: None,
+            certificates: Certificates::NotWanted,
+            auth_is_on: false,
             log: vec![],
         }
     }
@@ -66,9 +71,13 @@ impl World {
             budget: self.budget.map_or(Owned::Absent, |min| Owned::Ours(Arc::new(build::budget(&self.cluster, min)))),
             etcd: Asked::No,
             refused: self.refused.clone(),
+            rejected: false,
+            certificates: self.certificates.clone(),
+            cluster_domain: "cluster.local".to_owned(),
         };
         if wants_etcd(&seen) {
-            seen.etcd = Asked::Answered(Etcd { cluster_id: 0xabc, members: self.listed.clone() });
+            seen.etcd =
+                Asked::Answered(Etcd { cluster_id: 0xabc, members: self.listed.clone(), auth_is_on: self.auth_is_on });
         }
         seen
     }
@@ -99,6 +108,7 @@ impl World {
         match step {
             Step::ApplyService(ServiceRole::Headless) => self.services[0] = true,
             Step::ApplyService(ServiceRole::Client) => self.services[1] = true,
+            Step::ApplyCertificate(role) => self.apply_certificate(*role),
             Step::ApplyBudget { min_available } => self.budget = Some(*min_available),
             Step::DeleteBudget => self.budget = None,
             Step::CreateSeed { name } => self.create(build::seed(&self.cluster, name)),
@@ -119,7 +129,7 @@ impl World {
             Step::Promote { id, .. } => {
                 self.listed.iter_mut().filter(|listed| listed.id == *id).for_each(|listed| listed.is_learner = false);
             }
-            Step::RemoveMember { name } => {
+            Step::RemoveMember { name } | Step::RemakeSeed { name } => {
                 self.members.iter_mut().filter(|member| member.name_any() == *name).for_each(|member| {
                     member.metadata.deletion_timestamp = Some(Time(self.now));
                 });
@@ -128,6 +138,14 @@ impl World {
             Step::Wake { name } => self.member_mut(name).spec.dormant = Some(false),
             Step::EnableAuth => self.auth_enabled += 1,
         }
+    }
+
+    fn apply_certificate(&mut self, role: Role) {
+        let all = wanted(&self.cluster, "cluster.local");
+        let (_, certificate) = all.into_iter().find(|(of, _)| *of == role).unwrap();
+        let Certificates::Seen(there) = &mut self.certificates else { panic!("nothing to apply to") };
+        there.retain(|(of, _)| *of != role);
+        there.push((role, Owned::Ours(Arc::new(certificate))));
     }
 
     fn create(&mut self, mut member: EtcdMember) {
@@ -264,7 +282,7 @@ fn a_cluster_of_three_is_formed_grows_shrinks_sleeps_and_wakes() {
 }
 
 #[test]
-fn available_never_flickers_on_the_way_up() {
+fn n2_available_never_flickers_on_the_way_up() {
     let mut world = World::new(3);
     let mut was_true = false;
     for _ in 0..40 {
@@ -289,7 +307,7 @@ fn a_lost_member_is_replaced_by_another_and_never_by_a_second_seed() {
 }
 
 #[test]
-fn a_cluster_that_lost_every_member_is_not_started_anew() {
+fn o7_a_cluster_that_lost_every_member_is_not_started_anew() {
     let mut world = World::new(3);
     world.settle();
     world.members.clear();
@@ -301,7 +319,7 @@ fn a_cluster_that_lost_every_member_is_not_started_anew() {
 }
 
 #[test]
-fn a_service_of_another_owner_is_waited_for_and_not_taken() {
+fn m7_a_service_of_another_owner_is_waited_for_and_not_taken() {
     let mut world = World::new(1);
     world.look();
     let mut seen = world.seen();
@@ -315,7 +333,7 @@ fn a_service_of_another_owner_is_waited_for_and_not_taken() {
 }
 
 #[test]
-fn a_deadline_that_passes_is_told_and_taken_back_once_the_target_is_reached() {
+fn m4_a_deadline_that_passes_is_told_and_taken_back_once_the_target_is_reached() {
     let mut world = World::new(1);
     world.look();
     world.look();
@@ -329,7 +347,7 @@ fn a_deadline_that_passes_is_told_and_taken_back_once_the_target_is_reached() {
 }
 
 #[test]
-fn a_restore_that_was_given_up_is_named_on_the_cluster() {
+fn o3_a_restore_that_was_given_up_is_named_on_the_cluster() {
     let mut world = World::new(1);
     world.look();
     world.look();
@@ -342,7 +360,7 @@ fn a_restore_that_was_given_up_is_named_on_the_cluster() {
 }
 
 #[test]
-fn the_broken_one_goes_first_and_nobody_without_whom_the_rest_is_no_quorum() {
+fn m8_the_broken_one_goes_first_and_nobody_without_whom_the_rest_is_no_quorum() {
     let mut world = World::new(3);
     world.settle();
     let oldest = world.members[0].name_any();
@@ -358,7 +376,7 @@ fn the_broken_one_goes_first_and_nobody_without_whom_the_rest_is_no_quorum() {
 }
 
 #[test]
-fn clients_reach_voters_only_and_what_others_added_to_a_service_stays() {
+fn m15_clients_reach_voters_only_and_what_others_added_to_a_service_stays() {
     let world = World::new(1);
     let wanted = build::service(&world.cluster, ServiceRole::Client);
     let selector = wanted.spec.as_ref().unwrap().selector.as_ref().unwrap();
@@ -380,4 +398,116 @@ fn authentication_is_switched_on_once_when_all_are_ready() {
     assert_eq!(world.cluster.status.as_ref().unwrap().auth_enabled, Some(true));
     let position = |what: &str| world.log.iter().rposition(|line| line.starts_with(what)).unwrap();
     assert!(position("EnableAuth") > position("Promote"));
+}
+
+fn with_cert_manager(world: &mut World) {
+    world.cluster.spec.tls = serde_json::from_value(json!({
+        "client": {"certManager": {"serverIssuerRef": {"name": "ca"},
+            "operatorClientIssuerRef": {"name": "all", "kind": "ClusterIssuer"}}},
+        "peer": {"certManager": {"issuerRef": {"name": "ca"}}}}))
+    .unwrap();
+}
+
+#[test]
+fn m6_certificates_are_asked_for_before_members_are_made() {
+    let mut world = World::new(1);
+    with_cert_manager(&mut world);
+    world.certificates = Certificates::NotInstalled;
+    world.look();
+    let plan = world.look();
+    assert_eq!(plan.situation, Situation::NoCertManager);
+    assert!(plan.look_again.is_some() && world.members.is_empty());
+    for type_ in ["Available", "Progressing", "Degraded"] {
+        assert_eq!(world.condition(type_).1, reason::CERT_MANAGER_NOT_INSTALLED, "{type_}");
+    }
+    // It is installed later, and the cluster goes on by itself.
+    world.certificates = Certificates::Seen(vec![]);
+    world.settle();
+    assert_eq!(world.condition("Available").0, "True");
+    assert_eq!(world.condition("Degraded").0, "False");
+    let position = |what: &str| world.log.iter().position(|line| line.starts_with(what)).unwrap();
+    assert!(position("ApplyCertificate(Peer)") < position("CreateSeed"));
+    // What becomes of cert-manager then is no reason to stop a cluster that has its Secrets.
+    world.certificates = Certificates::NotInstalled;
+    world.scale(3);
+    assert_eq!(world.condition("Available").0, "True");
+}
+
+#[test]
+fn certificates_are_what_upstream_asks_for() {
+    let mut world = World::new(1);
+    with_cert_manager(&mut world);
+    let all: Vec<_> = wanted(&world.cluster, "cluster.local").into_iter().map(|(_, certificate)| certificate).collect();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());
+}
+
+#[test]
+fn a_certificate_of_another_owner_is_waited_for_and_not_taken() {
+    let mut world = World::new(1);
+    with_cert_manager(&mut world);
+    world.certificates = Certificates::Seen(vec![(Role::Server, Owned::Foreign)]);
+    world.look();
+    let plan = world.look();
+    assert!(matches!(plan.situation, Situation::Blocked(_)), "{plan:?}");
+    assert!(world.members.is_empty());
+}
+
+#[test]
+fn m5_restored_data_that_asks_for_a_password_is_named_and_taken_up_once_the_spec_has_it() {
+    let mut world = World::new(1);
+    world.auth_is_on = true;
+    for _ in 0..6 {
+        world.look();
+        world.pass();
+    }
+    for type_ in ["Available", "Progressing", "Degraded"] {
+        assert_eq!(world.condition(type_).1, reason::AUTH_REQUIRED_NOT_CONFIGURED, "{type_}");
+    }
+    world.cluster.spec.auth = Some(crate::api::etcdcluster::Auth { enabled: Some(true), ..Default::default() });
+    world.settle();
+    assert_eq!(world.condition("Available").0, "True");
+    assert_eq!(world.condition("Degraded").0, "False");
+}
+
+#[test]
+fn m11_a_password_that_etcd_does_not_take_is_named_by_its_code() {
+    let mut world = World::new(1);
+    world.settle();
+    let seen = world.seen();
+    let plan = decide(&seen, world.now);
+    let failure = status::Failure { text: "etcd refused Authenticate".into(), rejected: true };
+    world.cluster.status = Some(status::compute(&seen, &plan, Some(&failure), world.now));
+    assert_eq!(world.condition("Degraded"), ("True".into(), reason::AUTH_CREDENTIALS_REJECTED.into()));
+    assert_eq!(world.condition("Available").0, "True");
+}
+
+#[test]
+fn a_seed_that_never_ran_is_made_anew_when_the_spec_is_corrected_and_no_other_is() {
+    let mut world = World::new(1);
+    world.look();
+    world.look();
+    let first = world.members[0].name_any();
+    world.cluster.spec.version = "3.6.15".into();
+    world.look();
+    let plan = world.look();
+    assert_eq!(plan.steps[0].step, Step::RemakeSeed { name: first.clone() });
+    let plan = world.look();
+    assert!(
+        !plan.steps.iter().any(|planned| matches!(planned.step, Step::CreateSeed { .. })),
+        "the old one still goes"
+    );
+    world.pass();
+    world.settle();
+    assert_ne!(world.members[0].name_any(), first);
+    assert_eq!(world.members[0].spec.version, "3.6.15");
+    assert_eq!(world.condition("Available").0, "True");
+
+    // One that has told who it is may have been written to.
+    let mut world = World::new(1);
+    world.look();
+    world.look();
+    world.pass();
+    world.cluster.spec.version = "3.6.15".into();
+    world.settle();
+    assert!(!world.log.iter().any(|line| line.starts_with("RemakeSeed")), "{}", world.log.join("\n"));
 }

@@ -17,13 +17,15 @@ use crate::k8s::apply::{create, merge, merge_into, open_gate};
 use crate::k8s::delete::{Target, delete};
 use crate::k8s::error::{Class, class};
 
-/// Does the steps in their order; the first that fails ends it.
-pub(super) async fn apply(reader: &Reader, seen: &Observed, steps: &[Planned]) -> Result<(), Error> {
-    for planned in steps {
-        step(reader, seen, &planned.step).await?;
+/// Does the steps in their order; the first that fails ends it. Also gives how many are done.
+pub(super) async fn apply(reader: &Reader, seen: &Observed, steps: &[Planned]) -> (usize, Result<(), Error>) {
+    for (done, planned) in steps.iter().enumerate() {
+        if let Err(error) = step(reader, seen, &planned.step).await {
+            return (done, Err(error));
+        }
         tracing::info!(step = ?planned.step, because = planned.because, "done");
     }
-    Ok(())
+    (steps.len(), Ok(()))
 }
 
 async fn step(reader: &Reader, seen: &Observed, step: &Step) -> Result<(), Error> {

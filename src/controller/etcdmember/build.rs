@@ -204,6 +204,8 @@ fn etcd(member: &EtcdMember, settings: &Settings, state: InitialState) -> Contai
         security_context: Some(container_security(false)),
         liveness_probe: Some(liveness()),
         readiness_probe: Some(readiness(member)),
+        // Why etcd ended is in its log only: a full volume, a certificate that it cannot read.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(mounts),
         ..Container::default()
     }

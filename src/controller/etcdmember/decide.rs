@@ -364,7 +364,12 @@ fn waiting(seen: &Observed, pod: &Pod) -> Waiting {
         return Waiting::Restore(said.unwrap_or_else(|| format!("the restore ended with exit code {}", failed.code)));
     }
     if !pods::is_ready(pod) {
-        return Waiting::Pod(pods::trouble(pod));
+        return Waiting::Pod(match &seen.myself {
+            Asked::Answered(myself) if !myself.errors.is_empty() => {
+                format!("etcd reports {}", myself.errors.join("; "))
+            }
+            Asked::Answered(_) | Asked::No | Asked::Failed(_) => pods::trouble(pod),
+        });
     }
     match &seen.myself {
         Asked::Answered(_) => Waiting::Nothing,
@@ -381,6 +386,6 @@ fn next_look(seen: &Observed, pod: &Pod, now: Timestamp) -> Option<Duration> {
     match &seen.myself {
         Asked::No => looks_beyond_repair(seen).then_some(SLOW),
         Asked::Failed(_) => Some(pause),
-        Asked::Answered(myself) => myself.is_learner.then_some(pause),
+        Asked::Answered(myself) => (myself.is_learner || !pods::is_ready(pod)).then_some(pause),
     }
 }

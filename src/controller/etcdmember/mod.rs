@@ -4,6 +4,7 @@
 mod apply;
 pub mod build;
 pub mod decide;
+mod notes;
 pub mod observe;
 pub mod restore;
 pub mod status;
@@ -17,46 +18,19 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource};
 use tokio_util::sync::CancellationToken;
 
-use super::access;
-use super::frame::{Failure, Next, Reconciler, chain, run};
+use super::frame::{Next, Reconciler, chain, run};
 use super::informer::{Queue, controller_of};
 use super::watches::Watches;
+use super::writes::{self, Error, Written, beside};
 use super::{Context, ready};
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::EtcdMember;
-use crate::k8s::apply::replace_status;
-use crate::k8s::error::{Class, class};
 
 /// Pause before the next look when a newer copy of the object is on its way.
 const BEHIND: Duration = Duration::from_millis(100);
-
-/// Why a look at a member did not end well. Everything is retried: what the API server or etcd refuses now may be
-/// granted once a person has acted.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The API server refused or did not answer.
-    #[error("cannot {doing}")]
-    Api {
-        /// What was tried.
-        doing: &'static str,
-        /// What the API server said.
-        source: kube::Error,
-    },
-    /// etcd refused or did not answer.
-    #[error("etcd cannot be asked")]
-    Etcd(#[from] access::Error),
-}
-
-impl Failure for Error {
-    fn is_retried(&self) -> bool {
-        match self {
-            Self::Api { .. } | Self::Etcd(_) => true,
-        }
-    }
-}
 
 /// What the controller reads.
 pub struct Reader {
@@ -72,7 +46,7 @@ impl Reader {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.context.client.clone(), &member.namespace().unwrap_or_default())
+        beside(&self.context.client, member)
     }
 }
 
@@ -85,39 +59,37 @@ impl Reconciler for Reader {
         let seen = observe::observe(self, member).await;
         let now = Timestamp::now();
         let plan = decide::decide(&seen, self.context.settings.agent_image.as_deref(), now);
-        let result = apply::apply(self, &seen, &plan.steps).await;
+        let (done, result) = apply::apply(self, &seen, &plan.steps).await;
         let failure = result.as_ref().err().map(|error| chain(error));
         let status = status::compute(&seen, &plan, failure.as_deref(), now);
+        let turned = notes::of_change(seen.member.status.as_ref(), &status);
         let written = self.write_status(&seen.member, status, &plan).await;
+        // What is not written is told when it is.
+        let turned = turned.into_iter().filter(|_| matches!(written, Ok(Written::Done)));
+        let told = notes::of_steps(&plan.steps[..done]).into_iter().chain(turned).collect();
+        self.context.events.tell(seen.member.as_ref(), told).await;
         result?;
-        let behind = written?.then_some(BEHIND);
+        let behind = (written? == Written::Behind).then_some(BEHIND);
         Ok([plan.look_again, behind].into_iter().flatten().min().map_or(Next::OnChange, Next::After))
     }
 }
 
 impl Reader {
-    /// `true` when the copy that the status was computed from is not the newest: a newer one is on its way to us, and
-    /// with it the next look.
     async fn write_status(
         &self,
         member: &EtcdMember,
         status: crate::api::etcdmember::EtcdMemberStatus,
         plan: &decide::Plan,
-    ) -> Result<bool, Error> {
+    ) -> Result<Written, Error> {
         // A change of metadata in the same look has made the copy old; the event it causes brings us back.
         let moved = |step: &decide::Step| {
             matches!(step, decide::Step::AddFinalizer | decide::Step::RemoveFinalizer | decide::Step::DeleteMember)
         };
         if member.status.as_ref() == Some(&status) || plan.steps.iter().any(|planned| moved(&planned.step)) {
-            return Ok(false);
+            return Ok(Written::Nothing);
         }
         let updated = EtcdMember { status: Some(status), ..member.clone() };
-        match replace_status(&self.api(member), &updated).await {
-            Ok(_) => Ok(false),
-            Err(error) if class(&error) == Class::NotFound => Ok(false),
-            Err(error) if class(&error) == Class::Conflict => Ok(true),
-            Err(source) => Err(Error::Api { doing: "write the status", source }),
-        }
+        writes::status(&self.api(member), &updated).await
     }
 }
 

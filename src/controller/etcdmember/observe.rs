@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use sha2::{Digest, Sha256};
@@ -44,10 +45,12 @@ impl Parent {
 pub struct Myself {
     /// Member id.
     pub member_id: u64,
-    /// Version.
-    pub version: String,
+    /// Version; a learner that could not be asked itself does not tell.
+    pub version: Option<String>,
     /// Whether it does not vote.
     pub is_learner: bool,
+    /// What it complains about, such as a quota that is used up.
+    pub errors: Vec<String>,
 }
 
 /// What the other members tell about one that leaves.
@@ -174,7 +177,8 @@ fn siblings(reader: &Reader, member: &EtcdMember) -> Vec<Arc<EtcdMember>> {
     siblings
 }
 
-/// Asks the member's own etcd, when there is something to learn: after a start, and until it votes.
+/// Asks the member's own etcd, when there is something to learn: after a start, until it votes, and while it is not
+/// Ready.
 async fn myself(reader: &Reader, observed: &Observed) -> Asked<Myself> {
     let (Some(cluster), Some(pod)) = (observed.parent.alive(), observed.pod.ours()) else { return Asked::No };
     let status = observed.member.status.clone().unwrap_or_default();
@@ -182,6 +186,7 @@ async fn myself(reader: &Reader, observed: &Observed) -> Asked<Myself> {
         && status.is_voter == Some(true)
         && status.version.is_some()
         && status.pod_uid == pod.metadata.uid
+        && pods::is_ready(pod)
         && build::initial_state_of(pod) != Some(build::InitialState::New);
     let Some(address) = pods::address(pod).filter(|_| !known && pods::is_running(pod, build::CONTAINER)) else {
         return Asked::No;
@@ -192,11 +197,25 @@ async fn myself(reader: &Reader, observed: &Observed) -> Asked<Myself> {
         let status = client.status().await?;
         Ok::<_, access::Error>(Myself {
             member_id: status.header.map_or(0, |header| header.member_id),
-            version: status.version,
+            version: Some(status.version),
             is_learner: status.is_learner,
+            errors: status.errors,
         })
     };
-    asked(answer.await)
+    match answer.await {
+        // It answers, but lets nobody in whom it does not know yet: learners take no logins.
+        Err(error) if error.asks_for_password() => asked(by_siblings(reader, observed).await),
+        answer => asked(answer),
+    }
+}
+
+/// What the voters tell of this member.
+async fn by_siblings(reader: &Reader, observed: &Observed) -> Result<Myself, access::Error> {
+    let members = dial_sibling(reader, observed).await?.member_list(true).await?;
+    let url = crate::controller::shape::peer_url(&observed.member);
+    let me = members.into_iter().find(|listed| !listed.name.is_empty() && listed.peer_urls.contains(&url));
+    let me = me.ok_or(access::Error::Nobody)?;
+    Ok(Myself { member_id: me.id, version: None, is_learner: me.is_learner, errors: Vec::new() })
 }
 
 fn asked<T>(answer: Result<T, access::Error>) -> Asked<T> {
@@ -286,11 +305,20 @@ async fn missing(reader: &Reader, member: &EtcdMember) -> Vec<String> {
                 let data = secret.data.unwrap_or_default();
                 let lacks = keys.into_iter().filter(|key| !data.contains_key(*key));
                 missing.extend(lacks.map(|key| format!("Secret {name} has no key {key}")));
+                let certificate = data.get("tls.crt").and_then(|pem| expired_at(&pem.0));
+                missing.extend(certificate.map(|at| format!("the certificate in Secret {name} expired at {at}")));
             }
             Err(error) => missing.push(format!("Secret {name} cannot be read: {}", api_error::message(&error))),
         }
     }
     missing
+}
+
+/// When the first certificate of a PEM file expired; `None` for one that has not, and for what is none: etcd will say.
+fn expired_at(pem: &[u8]) -> Option<Timestamp> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem).ok()?;
+    let end = pem.parse_x509().ok()?.validity().not_after.timestamp();
+    Timestamp::from_second(end).ok().filter(|end| *end < Timestamp::now())
 }
 
 /// A digest that changes when a Secret of the restore does. A Secret that cannot be read counts as absent.

@@ -29,7 +29,9 @@ pub fn compute(seen: &Observed, plan: &Plan, failure: Option<&str>, now: Timesta
     if let Asked::Answered(myself) = &seen.myself {
         status.member_id = Some(shape::hex_id(myself.member_id));
         status.is_voter = Some(!myself.is_learner);
-        status.version = Some(myself.version.clone());
+        if let Some(version) = &myself.version {
+            status.version = Some(version.clone());
+        }
     }
     if let Some(pod) = seen.pod.ours().filter(|_| status.restored.is_none() && status.member_id.is_some()) {
         status.restored = restored(seen, pod, now);

@@ -101,7 +101,8 @@ fn only_a_seed_that_has_not_formed_may_form_a_cluster() {
 fn a_seed_that_answers_is_sealed_before_its_id_is_known_to_anybody() {
     let mut seen = seen(member(&json!({}), &json!({})));
     seen.pod = pod(&json!({warden::INITIAL_CLUSTER_STATE: "new"}), &json!({"phase": "Running"}));
-    seen.myself = Asked::Answered(Myself { member_id: 7, version: "3.6.16".into(), is_learner: false });
+    seen.myself =
+        Asked::Answered(Myself { member_id: 7, version: Some("3.6.16".into()), is_learner: false, errors: vec![] });
     assert_eq!(steps(&plan(&seen)), [Step::Seal, Step::LabelVoter]);
 }
 
@@ -130,7 +131,7 @@ fn o1_a_seed_is_not_ready_before_the_kubelet_has_seen_that_it_is_sealed() {
 }
 
 #[test]
-fn a_restore_is_only_in_the_pod_of_a_seed_that_has_not_formed() {
+fn o1_a_restore_is_only_in_the_pod_of_a_seed_that_has_not_formed() {
     let settings = settings();
     let member = restoring();
     let of = |parent: &EtcdCluster| build::pod(&member, Inputs { parent: Some(parent), settings: &settings });
@@ -193,7 +194,7 @@ fn a_restore_that_cannot_succeed_is_recorded_first_and_stopped_then() {
 }
 
 #[test]
-fn leaving_ends_whether_etcd_lists_the_member_or_not() {
+fn m1_leaving_ends_whether_etcd_lists_the_member_or_not() {
     let mut going = member(&json!({}), &json!({"memberID": "1"}));
     going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
     let mut seen = seen(going);
@@ -262,4 +263,30 @@ fn o1_a_known_seed_is_sealed_although_its_etcd_does_not_answer_now() {
     seen.pod = pod(&json!({warden::INITIAL_CLUSTER_STATE: "new"}), &json!({"phase": "Running"}));
     seen.myself = Asked::Failed("no answer".into());
     assert_eq!(steps(&plan(&seen)), [Step::Seal]);
+}
+
+#[test]
+fn m13_a_member_is_given_up_only_when_the_others_themselves_say_that_they_are_a_quorum() {
+    let status =
+        json!({"containerStatuses": [{"name": "etcd", "ready": false, "restartCount": 9, "image": "", "imageID": ""}]});
+    let voter = json!({"memberID": "0000000000000007", "isVoter": true, "podUID": "pod-uid", "version": "3.6.16"});
+    let mut crashing = seen(member(&json!({}), &voter));
+    crashing.pod = pod(&json!({}), &status);
+    crashing.siblings = vec![Arc::new(member(&json!({}), &voter)), Arc::new(member(&json!({}), &voter))];
+    for (told, given_up) in
+        [(Asked::Failed("no answer".into()), false), (Asked::Answered(1), false), (Asked::Answered(2), true)]
+    {
+        crashing.others_healthy = told;
+        assert_eq!(steps(&plan(&crashing)).contains(&Step::DeleteMember), given_up, "{:?}", crashing.others_healthy);
+    }
+}
+
+#[test]
+fn a_quota_that_is_used_up_is_named() {
+    let voter = json!({"memberID": "0000000000000007", "isVoter": true, "podUID": "pod-uid", "version": "3.6.16"});
+    let mut full = seen(member(&json!({}), &voter));
+    full.pod = pod(&json!({}), &json!({"phase": "Running", "podIP": "10.0.0.1"}));
+    let errors = vec!["memberID:7 alarm:NOSPACE ".to_owned()];
+    full.myself = Asked::Answered(Myself { member_id: 7, version: Some("3.6.16".into()), is_learner: false, errors });
+    assert_eq!(plan(&full).waiting, Waiting::Pod("etcd reports memberID:7 alarm:NOSPACE ".into()));
 }

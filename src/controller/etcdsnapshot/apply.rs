@@ -28,7 +28,7 @@ async fn create_job(reader: &Reader, seen: &Observed) -> Result<(), Error> {
     match create(&api, &build::job(inputs)).await {
         Ok(_) => Ok(()),
         Err(error) if class(&error) == Class::AlreadyExists => Ok(()),
-        Err(source) => Err(Error { doing: "make the Job", source }),
+        Err(source) => Err(Error::Api { doing: "make the Job", source }),
     }
 }
 
@@ -38,6 +38,6 @@ async fn expire_job(reader: &Reader, seen: &Observed) -> Result<(), Error> {
     match merge(&api, job, json!({"spec": {"ttlSecondsAfterFinished": build::KEPT_SECONDS}})).await {
         Ok(_) => Ok(()),
         Err(error) if class(&error) == Class::NotFound => Ok(()),
-        Err(source) => Err(Error { doing: "let the ended Job go", source }),
+        Err(source) => Err(Error::Api { doing: "let the ended Job go", source }),
     }
 }

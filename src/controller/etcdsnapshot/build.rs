@@ -1,9 +1,6 @@
 //! The Job that takes a snapshot. Pure.
 
-use k8s_openapi::api::batch::v1::{
-    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
-    PodFailurePolicyRule,
-};
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, EnvVar, PersistentVolumeClaimVolumeSource, PodSpec, PodTemplateSpec, ResourceRequirements,
     Volume, VolumeMount,
@@ -12,14 +9,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-use crate::api::agent::{env, exit};
+use crate::api::agent::env;
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::EtcdMember;
 use crate::api::etcdsnapshot::EtcdSnapshot;
 use crate::api::names::{self, operator, warden};
 use crate::controller::access::client_tls_secrets;
 use crate::controller::agent_pod::{
-    AGENT, container_security, from_secret, plain, pod_security, read_only, s3_access, secret_volume, writable,
+    AGENT, container_security, from_secret, plain, pod_failure_policy, pod_security, read_only, s3_access,
+    secret_volume, writable,
 };
 use crate::controller::etcdmember::build::requests;
 use crate::controller::shape;
@@ -81,7 +79,7 @@ pub fn job(inputs: Inputs<'_>) -> Job {
         spec: Some(JobSpec {
             backoff_limit: Some(RETRIES),
             active_deadline_seconds: Some(DEADLINE_SECONDS),
-            pod_failure_policy: Some(pod_failure_policy()),
+            pod_failure_policy: Some(pod_failure_policy(CONTAINER)),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some([mark].into()),
@@ -94,31 +92,6 @@ pub fn job(inputs: Inputs<'_>) -> Job {
             ..JobSpec::default()
         }),
         status: None,
-    }
-}
-
-/// What the agent calls final is not tried again; what the node did to the Pod does not count as a try.
-fn pod_failure_policy() -> PodFailurePolicy {
-    let on_exit_codes = PodFailurePolicyOnExitCodesRequirement {
-        container_name: Some(CONTAINER.to_owned()),
-        operator: "In".to_owned(),
-        values: vec![i32::from(exit::CONFIGURATION), i32::from(exit::TERMINAL)],
-    };
-    let disrupted =
-        PodFailurePolicyOnPodConditionsPattern { type_: "DisruptionTarget".to_owned(), status: "True".to_owned() };
-    PodFailurePolicy {
-        rules: vec![
-            PodFailurePolicyRule {
-                action: "FailJob".to_owned(),
-                on_exit_codes: Some(on_exit_codes),
-                on_pod_conditions: None,
-            },
-            PodFailurePolicyRule {
-                action: "Ignore".to_owned(),
-                on_exit_codes: None,
-                on_pod_conditions: Some(vec![disrupted]),
-            },
-        ],
     }
 }
 

@@ -11,6 +11,7 @@ pub mod status;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
@@ -20,32 +21,30 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{Failure, Next, Reconciler, chain, run};
+use super::frame::{Next, Reconciler, chain, run};
 use super::informer::{Queue, controller_of};
 use super::watches::Watches;
-use super::{Context, ready};
+use super::writes::{self, Error, Written, beside};
+use super::{Context, ready, tell};
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdmember::EtcdMember;
-use crate::api::etcdsnapshot::{EtcdSnapshot, EtcdSnapshotStatus, phase};
+use crate::api::etcdsnapshot::{EtcdSnapshot, EtcdSnapshotStatus, reason};
 use crate::api::names::warden;
-use crate::k8s::apply::replace_status;
-use crate::k8s::error::{Class, class, message};
 
-/// Why a look at a snapshot did not end well. Always retried: what the API server refuses now it may grant later.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {doing}: {}", message(source))]
-pub struct Error {
-    /// What was tried.
-    doing: &'static str,
-    /// What the API server said.
-    source: kube::Error,
-}
+/// Pause before the next look when a newer copy of the object is on its way.
+const BEHIND: Duration = Duration::from_millis(100);
 
-impl Failure for Error {
-    fn is_retried(&self) -> bool {
-        true
-    }
-}
+/// Reasons of conditions that need a person's eyes.
+const TROUBLES: [&str; 8] = [
+    reason::JOB_FAILED,
+    reason::JOB_NOT_CREATED,
+    reason::JOB_NAME_TAKEN,
+    reason::SNAPSHOT_JOB_LOST,
+    reason::CLUSTER_NOT_FOUND,
+    reason::OPERATOR_IMAGE_NOT_CONFIGURED,
+    reason::AUTH_LATCH_TIMEOUT,
+    reason::INVALID_DESTINATION,
+];
 
 /// What the controller reads.
 pub struct Reader {
@@ -62,38 +61,25 @@ impl Reader {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.context.client.clone(), &snapshot.namespace().unwrap_or_default())
+        beside(&self.context.client, snapshot)
     }
 
-    async fn write_status(&self, snapshot: &EtcdSnapshot, status: EtcdSnapshotStatus) -> Result<(), Error> {
+    /// What is written is also told: an end, and what a person has to see to, stand under `kubectl get events` then.
+    async fn write_status(&self, snapshot: &EtcdSnapshot, status: EtcdSnapshotStatus) -> Result<Written, Error> {
+        let old = snapshot.status.clone().unwrap_or_default();
         if snapshot.status.as_ref() == Some(&status) {
-            return Ok(());
+            return Ok(Written::Nothing);
         }
-        let ended = decide::has_ended(status.phase.as_deref()) && !decide::has_ended(snapshot.phase());
+        // The reason why it was given up may be the one for which it waited: the end is told all the same.
+        let ends = decide::has_ended(status.phase.as_deref()) && !decide::has_ended(snapshot.phase());
+        let before = old.conditions.filter(|_| !ends).unwrap_or_default();
+        let told = tell::changes(&before, status.conditions.as_deref().unwrap_or_default(), &TROUBLES, "Snapshot");
         let updated = EtcdSnapshot { status: Some(status), ..snapshot.clone() };
-        match replace_status(&self.api(snapshot), &updated).await {
-            Ok(written) if ended => {
-                self.tell(&written).await;
-                Ok(())
-            }
-            Ok(_) => Ok(()),
-            Err(error) if class(&error) == Class::NotFound => Ok(()),
-            Err(source) => Err(Error { doing: "write the status", source }),
+        let written = writes::status(&self.api(snapshot), &updated).await?;
+        if written == Written::Done {
+            self.context.events.tell(snapshot, told).await;
         }
-    }
-
-    /// The end of a snapshot is an event, so that it also stands under `kubectl get events`.
-    async fn tell(&self, snapshot: &EtcdSnapshot) {
-        let ready = snapshot.status.as_ref().and_then(|status| status.conditions.as_deref()).and_then(|conditions| {
-            crate::api::condition::find(conditions, crate::api::etcdsnapshot::condition_type::READY)
-        });
-        let Some(ready) = ready else { return };
-        let (reason, note) = (ready.reason.clone(), ready.message.clone());
-        if snapshot.phase() == Some(phase::COMPLETE) {
-            self.context.events.normal(snapshot, &reason, "Snapshot", note).await;
-        } else {
-            self.context.events.warning(snapshot, &reason, "Snapshot", note).await;
-        }
+        Ok(written)
     }
 }
 
@@ -114,8 +100,9 @@ impl Reconciler for Reader {
         let failure = result.as_ref().err().map(|error| chain(error));
         let status = status::compute(&seen, &plan, failure.as_deref(), now);
         let written = self.write_status(&seen.snapshot, status).await;
-        result.and(written)?;
-        Ok(plan.look_again.map_or(Next::OnChange, Next::After))
+        result?;
+        let behind = (written? == Written::Behind).then_some(BEHIND);
+        Ok([plan.look_again, behind].into_iter().flatten().min().map_or(Next::OnChange, Next::After))
     }
 }
 

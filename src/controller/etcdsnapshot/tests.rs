@@ -245,3 +245,32 @@ fn s3_the_pods_of_a_snapshot_are_no_endpoints_of_the_cluster() {
     let labels = build::job(inputs).spec.unwrap().template.metadata.unwrap().labels.unwrap();
     assert!(!labels.keys().any(|key| key.starts_with(crate::api::names::operator::PREFIX)), "{labels:?}");
 }
+
+#[test]
+fn s12_the_job_is_pulled_and_placed_like_the_members() {
+    let nodes = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}});
+    let (snapshot, cluster) = (snapshot(None), cluster(&json!({"spec": {"affinity": {"nodeAffinity": nodes}}})));
+    let inputs = build::Inputs { snapshot: &snapshot, cluster: &cluster, members: &[], image: "warden:1" };
+    let pod = build::job(inputs).spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.image_pull_secrets, cluster.spec.image_pull_secrets);
+    assert!(pod.affinity.is_some_and(|affinity| affinity.node_affinity.is_some()));
+}
+
+#[test]
+fn s13_of_the_servers_secret_only_the_authority_is_mounted() {
+    let (snapshot, cluster) = (snapshot(None), tls_cluster());
+    let inputs = build::Inputs { snapshot: &snapshot, cluster: &cluster, members: &[], image: "warden:1" };
+    let volumes = build::job(inputs).spec.unwrap().template.spec.unwrap().volumes.unwrap();
+    let of_server = volumes.iter().filter_map(|volume| volume.secret.as_ref());
+    let of_server = of_server.filter(|secret| secret.secret_name.as_deref() == Some("server"));
+    let keys: Vec<String> = of_server.flat_map(|secret| secret.items.clone().unwrap()).map(|item| item.key).collect();
+    assert_eq!(keys, ["ca.crt"]);
+}
+
+#[test]
+fn n4_a_cluster_that_never_formed_can_be_snapshot() {
+    let failed = json!([{"type": "Available", "status": "False", "reason": "BootstrapFailed", "message": "",
+        "lastTransitionTime": at(0)}]);
+    let source = Source::Found(cluster(&json!({"status": {"clusterID": null, "conditions": failed}})));
+    assert_eq!(decide(&Observed { source, ..fresh() }, IMAGE, at(0)).step, Some(Step::CreateJob));
+}

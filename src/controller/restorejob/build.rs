@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::batch::v1::{
-    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule,
-};
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{
     Container, EmptyDirVolumeSource, EnvVar, LocalObjectReference, PodSpec, PodTemplateSpec, Volume, VolumeMount,
 };
@@ -16,14 +14,14 @@ use serde_json::json;
 use super::facts::{Capture, Inputs, OldData};
 use super::records::{Facts, restore_uid};
 use super::source::Source;
-use crate::api::agent::{env, exit};
+use crate::api::agent::env;
 use crate::api::common::{APP_CLUSTER_NAME, PvcLocation, S3Location, SnapshotLocation};
 use crate::api::etcdcluster::{Bootstrap, EtcdCluster, RestoreSource};
 use crate::api::etcdsnapshot::{EtcdSnapshot, EtcdSnapshotSpec};
 use crate::api::names::{self, warden};
 use crate::api::restorejob::RestoreJob;
 use crate::controller::agent_pod::{
-    AGENT, container_security, from_secret, plain, pod_security, read_only, s3_access, writable,
+    AGENT, container_security, from_secret, plain, pod_failure_policy, pod_security, read_only, s3_access, writable,
 };
 use crate::k8s::owner::controller_reference;
 
@@ -217,7 +215,7 @@ pub fn preflight(job: &RestoreJob, rehearse: &Rehearse, images: &Images) -> Opti
             backoff_limit: Some(RETRIES),
             active_deadline_seconds: Some(inputs.options.timeout_seconds),
             ttl_seconds_after_finished: Some(KEPT_SECONDS),
-            pod_failure_policy: Some(give_up_on_final_failures()),
+            pod_failure_policy: Some(pod_failure_policy(PREFLIGHT)),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
                 spec: Some(pod),
@@ -226,18 +224,6 @@ pub fn preflight(job: &RestoreJob, rehearse: &Rehearse, images: &Images) -> Opti
         }),
         status: None,
     })
-}
-
-/// What the agent calls final is not tried again.
-fn give_up_on_final_failures() -> PodFailurePolicy {
-    let codes = PodFailurePolicyOnExitCodesRequirement {
-        container_name: Some(PREFLIGHT.to_owned()),
-        operator: "In".to_owned(),
-        values: vec![i32::from(exit::CONFIGURATION), i32::from(exit::TERMINAL)],
-    };
-    let rule =
-        PodFailurePolicyRule { action: "FailJob".to_owned(), on_exit_codes: Some(codes), on_pod_conditions: None };
-    PodFailurePolicy { rules: vec![rule] }
 }
 
 fn preflight_env(cluster: &EtcdCluster, inputs: &Inputs, bump: i64) -> Vec<EnvVar> {

@@ -25,6 +25,7 @@ pub mod leash;
 pub mod node;
 pub mod pki;
 pub mod ports;
+pub mod programs;
 pub mod remains;
 pub mod s3;
 pub mod stand_in;

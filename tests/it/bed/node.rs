@@ -2,6 +2,7 @@
 
 use super::api_server::ApiServer;
 use super::leash::{Leash, kept_logs};
+use super::programs;
 use super::s3::{self, S3Server};
 use super::tools::{run_root, tree};
 use std::ops::Deref;
@@ -124,7 +125,7 @@ fn run(name: &str, arguments: &[&str]) -> Result<String, String> {
     let script = tree().join("tests/cluster/node");
     let mut command = Command::new(&script);
     // The image holds what these tests were built with, so nothing is built twice.
-    command.env("ETCD_WARDEN_SERVER", env!("CARGO_BIN_EXE_etcd-warden"));
+    command.env("ETCD_WARDEN_SERVER", programs::server());
     let output = command.args(["-n", name]).args(arguments).output().map_err(|e| e.to_string())?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -53,12 +53,18 @@ impl Authority {
 
     /// A certificate good for servers and clients alike. `names` are DNS names and IP addresses, mixed.
     pub fn issue(&self, common_name: &str, organization: Option<&str>, names: &[&str]) -> Pair {
-        let names: Vec<String> = names.iter().map(|&n| n.to_owned()).collect();
-        let mut params = CertificateParams::new(names).expect("DNS names and IP addresses");
-        params.distinguished_name = distinguished(common_name, organization);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        params.use_authority_key_identifier_extension = true;
+        self.sign(&leaf(common_name, organization, names))
+    }
+
+    /// The same, but it was good in the year 2000 only.
+    pub fn issue_expired(&self, common_name: &str, names: &[&str]) -> Pair {
+        let mut params = leaf(common_name, None, names);
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        self.sign(&params)
+    }
+
+    fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a signed certificate");
         Pair { certificate: certificate.pem(), key: key.serialize_pem() }
@@ -69,6 +75,16 @@ impl Authority {
         std::fs::write(file, self.pem()).unwrap_or_else(|e| panic!("write {}: {e}", file.display()));
         file.to_owned()
     }
+}
+
+fn leaf(common_name: &str, organization: Option<&str>, names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|&n| n.to_owned()).collect();
+    let mut params = CertificateParams::new(names).expect("DNS names and IP addresses");
+    params.distinguished_name = distinguished(common_name, organization);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.use_authority_key_identifier_extension = true;
+    params
 }
 
 impl Pair {

@@ -3,6 +3,7 @@
 use super::balancer::Backend;
 use super::leash::Leash;
 use super::ports::Port;
+use super::programs;
 use super::{ControlPlane, wait_for};
 use etcd_warden::api::crd;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -89,7 +90,7 @@ impl Warden {
         let arguments: Vec<String> = own.into_iter().chain(flags).collect();
         let mut environment = vec!["RUST_BACKTRACE=1".to_owned()];
         environment.extend(kubeconfig.map(|file| format!("KUBECONFIG={}", file.display())));
-        self.leash.start(DAEMON, Path::new(env!("CARGO_BIN_EXE_etcd-warden")), &arguments, &environment);
+        self.leash.start(DAEMON, &programs::server(), &arguments, &environment);
     }
 
     /// The authority of a standalone server, as a PEM file.

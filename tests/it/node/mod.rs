@@ -2,5 +2,9 @@
 
 mod admission;
 mod bed;
+mod bench;
 mod clusters;
+mod scene;
+mod snapshots;
 mod walkthrough;
+mod writer;

@@ -11,7 +11,7 @@ mod tcp;
 
 pub use forward::ForwardProxy;
 pub use http::{HttpFault, HttpProxy, Protocol, Upstream};
-pub use rules::On;
+pub use rules::{On, RuleId};
 pub use tcp::{TcpFault, TcpProxy};
 
 use super::use_ring;

@@ -4,6 +4,8 @@
 use super::injection::{Fault, Injection, writes};
 use super::scene::Scene;
 use super::story::{NoEnd, Story};
+use crate::bed::fault_proxy::RuleId;
+use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -42,15 +44,27 @@ impl<S: Story> Matrix<S> {
     /// # Panics
     /// When a story does not come to an end that may stand; all others are told first.
     pub async fn run(&self, selection: Selection) {
-        let mut scene = Scene::start(S::CONTROLLERS).await;
-        let peace = self.tell(&mut scene, None).await.unwrap_or_else(|why| panic!("{} in peace: {why}", S::NAME));
+        self.run_side_by_side(selection, 1).await;
+    }
+
+    /// The same with several stories at once, each in its namespace: a kill then meets all of them.
+    ///
+    /// # Panics
+    /// As [`Matrix::run`].
+    pub async fn run_side_by_side(&self, selection: Selection, at_once: usize) {
+        let scene = &Scene::start(S::CONTROLLERS).await;
+        let peace = self.tell(scene, None).await.unwrap_or_else(|why| panic!("{} in peace: {why}", S::NAME));
         assert!(peace.writes > 0, "{}: no write went through the proxy", S::NAME);
         println!("{}: {} writes in peace, {:?}, end: {}", S::NAME, peace.writes, peace.took, peace.end);
 
         let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
         let (mut met, mut failed) = (0, Vec::new());
-        for injection in self.injections(peace.writes, selection) {
-            match self.tell(&mut scene, Some(injection)).await {
+        let told = futures::stream::iter(self.injections(peace.writes, selection))
+            .map(|injection| async move { (injection, self.tell(scene, Some(injection)).await) })
+            .buffer_unordered(at_once);
+        let mut told = std::pin::pin!(told);
+        while let Some((injection, told)) = told.next().await {
+            match told {
                 Ok(told) => {
                     println!("{}: {injection}: {} after {:?}", S::NAME, told.end, told.took);
                     *ends.entry(told.end).or_default() += 1;
@@ -84,40 +98,58 @@ impl<S: Story> Matrix<S> {
         }
     }
 
-    async fn tell(&self, scene: &mut Scene, injection: Option<Injection>) -> Result<Told, String> {
+    async fn tell(&self, scene: &Scene, injection: Option<Injection>) -> Result<Told, String> {
         let namespace = self.story.prepare(scene).await;
         let counted = writes(&namespace);
         let before = scene.proxy.count(&counted);
         let rule = injection.map(|i| scene.proxy.inject(counted.clone().nth(i.write), i.fault.at_the_proxy()));
         let begin = Instant::now();
         self.story.begin(scene, &namespace).await;
-        let mut met = false;
-        let end = loop {
-            if let (Some(injection), Some(rule), false) = (injection, rule, met)
-                && scene.proxy.applied(rule) > 0
-            {
-                met = true;
-                if injection.fault.kills() {
-                    scene.replace_server().await;
-                }
-            }
-            match self.settled(scene, &namespace).await {
-                Ok(end) => break end,
-                Err(NoEnd::Never(what)) => return Err(format!("{what}\n{}", scene.last_words())),
-                Err(NoEnd::Missing(what)) if begin.elapsed() > WITHIN => {
-                    return Err(format!("no end within {WITHIN:?}: {what}\n{}", scene.last_words()));
-                }
-                Err(NoEnd::Missing(_)) => tokio::time::sleep(PAUSE).await,
-            }
-        };
+        let (end, met) = self.until_settled(scene, &namespace, injection.zip(rule)).await;
+        if let Some(rule) = rule {
+            scene.proxy.remove(rule);
+        }
+        let end = end?;
         let took = begin.elapsed();
-        scene.proxy.clear();
-        if !scene.is_served() {
-            return Err(format!("our server has ended by itself:\n{}", scene.last_words()));
+        if !scene.is_served().await {
+            return Err(format!("our server has ended by itself:\n{}", scene.last_words().await));
         }
         let writes = scene.proxy.count(&counted) - before;
         scene.strike(&namespace).await;
         Ok(Told { end, writes, met, took })
+    }
+
+    /// Waits for the end, and kills our server when it meets a write at which it is to be killed. Also gives whether
+    /// the injection met its write.
+    async fn until_settled(
+        &self,
+        scene: &Scene,
+        namespace: &str,
+        injected: Option<(Injection, RuleId)>,
+    ) -> (Result<&'static str, String>, bool) {
+        let begin = Instant::now();
+        let mut met = false;
+        loop {
+            if let (Some((injection, rule)), false) = (injected, met)
+                && scene.proxy.applied(rule) > 0
+            {
+                met = true;
+                if injection.fault.kills() {
+                    scene.proxy.remove(rule);
+                    scene.replace_server().await;
+                }
+            }
+            let failure = match self.settled(scene, namespace).await {
+                Ok(end) => return (Ok(end), met),
+                Err(NoEnd::Never(what)) => what,
+                Err(NoEnd::Missing(what)) if begin.elapsed() > WITHIN => format!("no end within {WITHIN:?}: {what}"),
+                Err(NoEnd::Missing(_)) => {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            return (Err(format!("{failure}\n{}", scene.last_words().await)), met);
+        }
     }
 
     /// An end, if it is one now and a moment later.

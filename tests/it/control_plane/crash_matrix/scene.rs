@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
 use std::path::PathBuf;
+use tokio::sync::Mutex;
 
 /// The version of etcd in all stories.
 pub const VERSION: Version = Version::V3_6;
@@ -19,7 +20,7 @@ pub struct Scene {
     pub proxy: HttpProxy,
     kubeconfig: PathBuf,
     controllers: String,
-    serve: Option<Serve>,
+    serve: Mutex<Option<Serve>>,
 }
 
 impl Scene {
@@ -28,29 +29,29 @@ impl Scene {
         let plane = Plane::start(&[VERSION]).await;
         let (proxy, kubeconfig) = plane.api.behind_proxy(&Identity::Admin).await;
         let controllers = format!("--controllers={controllers}");
-        let mut this = Self { plane, proxy, kubeconfig, controllers, serve: None };
-        this.start_server().await;
+        let this = Self { plane, proxy, kubeconfig, controllers, serve: Mutex::new(None) };
+        *this.serve.lock().await = Some(this.another_server().await);
         this
     }
 
     /// Kills our server, and starts another one that may lead at once.
-    pub async fn replace_server(&mut self) {
-        if let Some(serve) = self.serve.take() {
+    pub async fn replace_server(&self) {
+        let mut serve = self.serve.lock().await;
+        if let Some(serve) = serve.take() {
             serve.process.kill().await;
         }
-        self.proxy.clear();
         self.plane.release_lease().await;
-        self.start_server().await;
+        *serve = Some(self.another_server().await);
     }
 
     /// The end of our server's log, for messages.
-    pub fn last_words(&self) -> String {
-        self.serve.as_ref().map(Serve::last_words).unwrap_or_default()
+    pub async fn last_words(&self) -> String {
+        self.serve.lock().await.as_ref().map(Serve::last_words).unwrap_or_default()
     }
 
     /// Whether our server is running.
-    pub fn is_served(&self) -> bool {
-        self.serve.as_ref().is_some_and(|serve| serve.process.running())
+    pub async fn is_served(&self) -> bool {
+        self.serve.lock().await.as_ref().is_some_and(|serve| serve.process.running())
     }
 
     /// Lets a namespace go, with all that is in it; does not wait for that.
@@ -60,9 +61,9 @@ impl Scene {
         deleted.unwrap_or_else(|e| panic!("delete namespace {namespace}: {e}"));
     }
 
-    async fn start_server(&mut self) {
+    async fn another_server(&self) -> Serve {
         let serve = self.plane.serve_by(&self.kubeconfig, &[&self.controllers]).await;
         serve.wait_ready().await;
-        self.serve = Some(serve);
+        serve
     }
 }

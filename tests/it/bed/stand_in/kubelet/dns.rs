@@ -2,7 +2,7 @@
 //! with a cluster IP has no such address here (there is no kube-proxy): its name stands for the Pods behind it.
 
 use hickory_resolver::proto::op::{Message, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, SOA};
+use hickory_resolver::proto::rr::rdata::{A, PTR, SOA};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -48,6 +48,15 @@ impl Names {
         answer.edns = None;
         answer.metadata.authoritative = true;
         let Some(query) = answer.queries.first().cloned() else { return answer };
+        if query.query_type() == RecordType::PTR {
+            for name in self.names(&query.name().to_string()) {
+                answer.add_answer(Record::from_rdata(query.name().clone(), KEEP, RData::PTR(PTR(name))));
+            }
+            if answer.answers.is_empty() {
+                answer.metadata.response_code = ResponseCode::NXDomain;
+            }
+            return answer;
+        }
         match self.addresses(&query.name().to_string().to_lowercase()) {
             Some(addresses) if query.query_type() == RecordType::A => {
                 for address in addresses {
@@ -63,6 +72,22 @@ impl Names {
             }
         }
         answer
+    }
+
+    /// The names of an address, as `4.3.2.1.in-addr.arpa.` asks for them: those of Pods with a host name.
+    fn names(&self, reversed: &str) -> Vec<Name> {
+        let Some(labels) = reversed.strip_suffix(".in-addr.arpa.") else { return Vec::new() };
+        let address = labels.split('.').rev().collect::<Vec<_>>().join(".");
+        let of_slice = |slice: Arc<EndpointSlice>| {
+            let service = slice.labels().get("kubernetes.io/service-name").cloned().unwrap_or_default();
+            let namespace = slice.namespace().unwrap_or_default();
+            let endpoints = slice.endpoints.iter().filter(|endpoint| endpoint.addresses.contains(&address));
+            let names = endpoints
+                .filter_map(|endpoint| endpoint.hostname.as_ref())
+                .filter_map(|hostname| Name::from_str(&format!("{hostname}.{service}.{namespace}.svc.{DOMAIN}.")).ok());
+            names.collect::<Vec<_>>()
+        };
+        self.slices.state().into_iter().flat_map(of_slice).collect()
     }
 
     /// The addresses of a name, absent when there is no such name.
