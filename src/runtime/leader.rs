@@ -61,10 +61,13 @@ pub async fn acquire(client: Client, settings: Settings, stop: CancellationToken
     let api: Api<Lease> = Api::namespaced(client, &settings.namespace);
     let mut seen = Seen { version: None, since: Instant::now() };
     loop {
-        match try_acquire(&api, &settings, &mut seen).await {
-            Ok(true) => break,
-            Ok(false) => {}
-            Err(error) => warn!(lease = settings.name, error = %error, "could not ask for leadership"),
+        // A connection that has died silently would keep this process from ever leading again. What was written all the
+        // same is found by the next try, under our own name.
+        match tokio::time::timeout(settings.renew_deadline, try_acquire(&api, &settings, &mut seen)).await {
+            Ok(Ok(true)) => break,
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => warn!(lease = settings.name, error = %error, "could not ask for leadership"),
+            Err(_) => warn!(lease = settings.name, "asked for leadership and got no answer"),
         }
         // Waiting is all that both branches do.
         tokio::select! {
@@ -99,9 +102,17 @@ impl Leadership {
         if self.renewer.await.is_err() {
             warn!(lease = self.settings.name, "the task that renews the lease had failed");
         }
-        if let Err(error) = release(&self.api, &self.settings).await {
-            warn!(lease = self.settings.name, error = %error, "lease not given up; the next leader waits for it to run out");
-        }
+        let released = tokio::time::timeout(self.settings.renew_deadline, release(&self.api, &self.settings)).await;
+        let failure = match released {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        warn!(
+            lease = self.settings.name,
+            error = failure,
+            "lease not given up; the next leader waits for it to run out"
+        );
     }
 }
 
