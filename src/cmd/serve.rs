@@ -203,7 +203,8 @@ async fn in_cluster(
         upstream: leases.clone(),
     };
     let overview = metrics.register(Overview::new().map_err(Error::Metrics)?).map_err(Error::Metrics)?;
-    let overview = AbortOnDropHandle::new(tokio::spawn(overview.run(client.clone(), context.settings.namespaces.clone())));
+    let overview =
+        AbortOnDropHandle::new(tokio::spawn(overview.run(client.clone(), context.settings.namespaces.clone())));
     let (admission, surroundings) = settings.admission.in_cluster(&client, &settings.namespace, leases.clone()).await;
     let parts = Parts { surroundings, readiness, metrics, policies };
     let controllers = lead(context, settings, stop.clone());

@@ -35,7 +35,8 @@ use crate::api::names::warden;
 const BEHIND: Duration = Duration::from_millis(100);
 
 /// Reasons of conditions that need a person's eyes.
-const TROUBLES: [&str; 8] = [
+const TROUBLES: [&str; 9] = [
+    reason::REFUSED,
     reason::JOB_FAILED,
     reason::JOB_NOT_CREATED,
     reason::JOB_NAME_TAKEN,
