@@ -32,7 +32,7 @@ metadata: {{name: etcd}}
 spec: {{version: {version}, replicas: {MEMBERS}, storage: {{size: 1Gi}}}}
 "
         );
-        scene.plane.api.apply(namespace, &cluster).await;
+        scene.apply(namespace, &cluster).await;
     }
 
     async fn look(&self, scene: &Scene, namespace: &str) -> Result<&'static str, NoEnd> {

@@ -35,7 +35,7 @@ metadata: {{name: etcd}}
 spec: {{version: {version}, replicas: 1, storage: {{size: 1Gi}}}}
 "
         );
-        scene.plane.api.apply(&namespace, &cluster).await;
+        scene.apply(&namespace, &cluster).await;
         namespace
     }
 
@@ -62,7 +62,7 @@ spec:
   storage: {{size: 1Gi}}
 "
         );
-        scene.plane.api.apply(namespace, &member).await;
+        scene.apply(namespace, &member).await;
     }
 
     async fn look(&self, scene: &Scene, namespace: &str) -> Result<&'static str, NoEnd> {

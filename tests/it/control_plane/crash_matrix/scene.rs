@@ -5,10 +5,12 @@ use crate::bed::etcd::Version;
 use crate::bed::fault_proxy::HttpProxy;
 use crate::bed::stand_in::Plane;
 use crate::bed::stand_in::plane::Serve;
+use crate::bed::wait_for;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// The version of etcd in all stories.
@@ -52,6 +54,15 @@ impl Scene {
     /// Whether our server is running.
     pub async fn is_served(&self) -> bool {
         self.serve.lock().await.as_ref().is_some_and(|serve| serve.process.running())
+    }
+
+    /// Applies objects; our server, whom the API server asks about them, may be on its way.
+    pub async fn apply(&self, namespace: &str, yaml: &str) {
+        let client = self.plane.client().await;
+        wait_for("objects to be applied", Duration::from_mins(1), async || {
+            self.plane.api.try_apply(&client, namespace, yaml).await.map(drop).map_err(|e| e.to_string())
+        })
+        .await;
     }
 
     /// Lets a namespace go, with all that is in it; does not wait for that.

@@ -26,7 +26,7 @@ impl Story for Take {
         let cluster = json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
             "metadata": {"name": "etcd"},
             "spec": {"version": VERSION.number(), "replicas": 1, "storage": {"size": "1Gi"}}});
-        scene.plane.api.apply(&namespace, &cluster.to_string()).await;
+        scene.apply(&namespace, &cluster.to_string()).await;
         let clusters: Api<EtcdCluster> = Api::namespaced(scene.plane.client().await, &namespace);
         wait_for("the cluster to be up", Duration::from_mins(2), async || {
             let status = clusters.get("etcd").await.map_err(|e| e.to_string())?.status.unwrap_or_default();
@@ -43,7 +43,7 @@ impl Story for Take {
             "forcePathStyle": true, "credentialsSecretRef": {"name": S3_SECRET}, "caSecretRef": {"name": S3_AUTHORITY}}});
         let snapshot = json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdSnapshot",
             "metadata": {"name": "one"}, "spec": {"clusterRef": {"name": "etcd"}, "destination": destination}});
-        scene.plane.api.apply(namespace, &snapshot.to_string()).await;
+        scene.apply(namespace, &snapshot.to_string()).await;
     }
 
     async fn look(&self, scene: &Scene, namespace: &str) -> Result<&'static str, NoEnd> {
