@@ -4,7 +4,9 @@ RUN apt-get update && apt-get install -y --no-install-recommends protobuf-compil
 WORKDIR /src
 COPY . .
 # The agent is copied into other people's images, so it is built small: without Kubernetes, HTTP server and CEL.
-RUN cargo build --release --locked --bin etcd-warden \
+# What --version says: docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD)
+ARG COMMIT=unknown
+RUN ETCD_WARDEN_COMMIT=$COMMIT cargo build --release --locked --bin etcd-warden \
  && cargo build --release --locked --no-default-features --features agent --bin etcd-warden-agent --target-dir target/agent
 
 FROM gcr.io/distroless/static-debian12:nonroot

@@ -255,6 +255,25 @@ without it (`etcd-warden policies export | kubectl apply -f -`). The others need
 they are the webhook's, the command line's (`etcd-warden check`) and the controllers'. On UPDATE a finding counts only if
 its field has changed or the old object did not have it; deleting, finalizers and status are never blocked.
 
+Try a change before it is made: `etcd-warden check -f FILE --context FOLDER` says what admission would say, without a
+cluster. `etcd-warden policies list|show|test|export` looks at the rules themselves.
+
+## Policies of your own
+
+`--policy-dir FOLDER` (`serve`, `check`, `policies`) takes up more documents of the same kind: policies, bindings, and
+ConfigMaps as their parameters. A server looks at its folders every two seconds; files with an error in them change
+nothing, and log, `etcd_warden_policy_load_errors` and `etcd-warden policies list` say file, document and position.
+
+- Bindings do what they say: `Deny` refuses, `Warn` warns, `Audit` writes an audit annotation.
+- `paramKind` is a ConfigMap; a server reads those that bindings name from its cluster, and takes up their changes.
+- A message begins with the path of the field that it is about: `spec.replicas: too many`. Several paths have commas between
+  them.
+- The language is the part of CEL on which the API server and our engine agree: no floating-point or unsigned numbers, no
+  `type()`, no optional values; loops not within loops; patterns written out, without `\\d`, `\\w` and options. What else is
+  used is refused when the file is read, by name. Ask `has()` before every field that may be absent.
+- Cases show that a policy does what it should: `etcd-warden policies test CASES --policy-dir FOLDER`, in the form of
+  those in [policies/cases](../policies/cases).
+
 The guard is both: a rule of the webhook, and [a native policy](../policies/guard/etcdcluster.yaml) that the chart installs
 and that holds with every replica dead.
 ";

@@ -201,6 +201,7 @@ async fn in_cluster(
         events: Events::new(client.clone(), "etcd-warden", Some(settings.identity.clone())),
         judgement: Judgement::new(policies.clone()),
         upstream: leases.clone(),
+        trusted_stores: settings.admission.trusted_store.clone(),
     };
     let overview = metrics.register(Overview::new().map_err(Error::Metrics)?).map_err(Error::Metrics)?;
     let overview =

@@ -37,6 +37,7 @@ use self::watches::Watches;
 use crate::checks::upstream;
 use crate::k8s::events::Events;
 use crate::k8s::leases::Leases;
+use crate::rules::s3::Place;
 
 /// The controllers there are, by the names that `--controllers` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -84,6 +85,8 @@ pub struct Context {
     pub judgement: Judgement,
     /// Leases of upstream's strategy controller: while one is held, jobs over strategies of upstream's group are its own.
     pub upstream: Leases,
+    /// Stores that credentials of strategies may be used with, though no strategy yields them.
+    pub trusted_stores: Vec<Place>,
 }
 
 impl Context {

@@ -77,7 +77,18 @@ pub(super) struct MatchConstraints {
     pub(super) exclude_resource_rules: Vec<ResourceRule>,
     #[serde(rename = "matchPolicy")]
     pub(super) _match_policy: Option<String>,
+    /// Selects everything; the API server writes it so.
+    #[serde(rename = "namespaceSelector")]
+    pub(super) _namespace_selector: Option<Everything>,
+    /// Selects everything.
+    #[serde(rename = "objectSelector")]
+    pub(super) _object_selector: Option<Everything>,
 }
+
+/// A selector without conditions: any other is not handled.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Everything {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

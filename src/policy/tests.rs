@@ -250,6 +250,19 @@ fn parameters_come_from_config_maps() {
 }
 
 #[test]
+fn policies_load_as_an_api_server_gives_them_back() {
+    let written = one("false").replace(
+        "  matchConstraints:\n",
+        "  matchConstraints:\n    namespaceSelector: {}\n    objectSelector: {}\n    matchPolicy: Equivalent\n",
+    );
+    assert!(written.contains("namespaceSelector"), "{written}");
+    assert_eq!(load_text(&written).unwrap().evaluate(&create(&json!({}))).len(), 1);
+    // What is not handled is refused, and not passed over.
+    let selective = written.replace("objectSelector: {}", "objectSelector: {matchLabels: {a: b}}");
+    assert!(load_text(&selective).unwrap_err()[0].to_string().contains("unknown field"));
+}
+
+#[test]
 fn every_action_of_a_binding_is_told() {
     let actions = |actions: &str| -> Vec<Action> {
         let set = load_text(&one("false").replace("[Deny]", actions)).unwrap();

@@ -51,6 +51,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{- define "etcd-warden.policyVolume" -}}
+policies-{{ . | sha256sum | trunc 12 }}
+{{- end }}
+
 {{- define "etcd-warden.mounts" -}}
 {{- if ne .Values.webhook.certificate.source "self-managed" }}
 - name: certificate
@@ -60,6 +64,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.webhook.clientAuthorities.configMapName }}
 - name: client-authorities
   mountPath: /etc/etcd-warden/client-authorities
+  readOnly: true
+{{- end }}
+{{- range .Values.policies.configMaps }}
+- name: {{ include "etcd-warden.policyVolume" . }}
+  mountPath: /etc/etcd-warden/policies/{{ . }}
   readOnly: true
 {{- end }}
 {{- end }}

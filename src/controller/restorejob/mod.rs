@@ -9,6 +9,7 @@ pub mod observe;
 pub mod options;
 pub mod preflight;
 pub mod records;
+mod refusal;
 mod release;
 pub mod source;
 pub mod status;
@@ -35,6 +36,9 @@ use crate::api::names::warden;
 use crate::api::restorejob::{RestoreJob, reason};
 use crate::k8s::apply::replace_status;
 use crate::k8s::events::Events;
+
+/// Pause between two looks at whether upstream's controllers are still at work.
+const LOOK_FOR_UPSTREAM: Duration = Duration::from_secs(15);
 
 /// Most looks in one reconcile. A restore has fewer steps; more is a fault of ours, which must not spin.
 const MOST_LOOKS: usize = 24;
@@ -64,6 +68,7 @@ pub struct RestoreJobs {
     client: Client,
     events: Events,
     images: build::Images,
+    context: Context,
 }
 
 impl Reconciler for RestoreJobs {
@@ -75,8 +80,12 @@ impl Reconciler for RestoreJobs {
         let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
         for _ in 0..MOST_LOOKS {
             let seen = Box::pin(observe(&self.client, &namespace, &name)).await.map_err(Error::Observe)?;
-            let Some(seen) = seen.filter(is_ours) else { return Ok(Next::OnChange) };
+            let Some(mut seen) = seen.filter(is_ours) else { return Ok(Next::OnChange) };
             let now = Timestamp::now();
+            if refusal::is_upstreams(&seen) && self.context.upstream_holder(now).is_some() {
+                return Ok(Next::After(LOOK_FOR_UPSTREAM));
+            }
+            seen.refused = refusal::refused(&self.context, &seen, now).await;
             let plan = decide(&seen, now);
             let fault = self.carry_out(&seen, &plan).await.err();
             let verdict = fault.as_ref().map_or_else(|| plan.verdict.clone(), |fault| unavailable(fault, &plan));
@@ -152,6 +161,7 @@ pub fn start(watches: &mut Watches, context: &Context, stop: CancellationToken) 
     let controller = RestoreJobs {
         client: context.client.clone(),
         events: context.events.clone(),
+        context: context.clone(),
         images: build::Images {
             agent: context.settings.agent_image.clone(),
             etcd_repository: context.settings.etcd_image_repository.clone(),

@@ -58,6 +58,8 @@ pub struct Observed {
     pub lost: Known<Lost>,
     /// Whether the whole namespace is going; asked only of a job that was deleted.
     pub namespace_goes: bool,
+    /// Why the rules refuse the job; only asked for until its inputs are recorded.
+    pub refused: Option<String>,
 }
 
 /// A cluster that is not there, as something else remembers it.
@@ -208,6 +210,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
         volumes,
         lost,
         namespace_goes,
+        refused: None,
     }))
 }
 

@@ -121,6 +121,16 @@ fn nothing_is_touched_when_the_rehearsal_or_the_re_creation_would_fail() {
 }
 
 #[test]
+fn what_the_rules_refuse_never_begins() {
+    let mut world = World::new();
+    world.against_the_rules = Some("spec.backupRef.name: is wrong".to_owned());
+    world.run(never);
+    assert_eq!(world.phase(), "Failed");
+    assert!(world.message().contains("refused: spec.backupRef.name: is wrong"), "{}", world.message());
+    assert!(!world.log.contains(&"inputs"), "{:?}", world.log);
+}
+
+#[test]
 fn a_dry_run_ends_after_the_rehearsal() {
     let mut world = World::with(json!({"dryRun": true}));
     world.run(never);

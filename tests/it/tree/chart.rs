@@ -177,6 +177,29 @@ fn nothing_that_changes_at_run_time_is_in_the_templates() {
 }
 
 #[test]
+fn policies_of_ones_own_are_mounted_and_trusted_stores_are_told() {
+    let rendered = render(&["policies.configMaps={house,site.rules}", "trustedStores={https://s3.example/old}"]);
+    let pod = &the(&rendered, "Deployment")["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let arguments: Vec<&str> = container["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(arguments.contains(&"--trusted-store=https://s3.example/old"), "{arguments:?}");
+    for (at, name) in ["house", "site.rules"].into_iter().enumerate() {
+        let folder = format!("/etc/etcd-warden/policies/{name}");
+        assert!(arguments.contains(&format!("--policy-dir={folder}").as_str()), "{arguments:?}");
+        assert_eq!(container["volumeMounts"][at]["mountPath"], folder.as_str());
+        assert_eq!(pod["volumes"][at]["configMap"]["name"], name);
+        assert_eq!(pod["volumes"][at]["name"], container["volumeMounts"][at]["name"]);
+    }
+    let reads = |values: &[&str]| {
+        render(values)
+            .iter()
+            .filter(|object| object["kind"] == "ClusterRole")
+            .any(|role| role.to_string().contains("configmaps"))
+    };
+    assert!(reads(&["policies.readParameters=true"]) && !reads(&[]));
+}
+
+#[test]
 fn the_guard_is_the_one_in_the_policies_folder() {
     let text = fs::read_to_string(tree().join("policies/guard/etcdcluster.yaml")).unwrap();
     let written: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();

@@ -43,6 +43,9 @@ pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
         Err(unusable @ Unusable::NotYet(_)) => return wait(reason::BACKUP_NOT_READY, unusable.to_string()),
         Err(unusable) => return fail(seen, unusable.to_string()),
     };
+    if let Some(why) = &seen.refused {
+        return fail(seen, format!("refused: {why}"));
+    }
     match rival(seen) {
         Err(why) => return wait(reason::API_UNAVAILABLE, format!("cannot list RestoreJobs: {why}")),
         Ok(Some(other)) => {

@@ -75,6 +75,7 @@ pub(super) struct World {
     pub(super) snapshot_ends: &'static str,
     pub(super) recreation: Recreation,
     pub(super) lost: Known<Lost>,
+    pub(super) against_the_rules: Option<String>,
     /// By attempt.
     pub(super) turns: BTreeMap<u32, Turn>,
     /// Members that are ready from the first moment; the others come when all three are wanted.
@@ -147,6 +148,7 @@ impl World {
             snapshot_ends: "Complete",
             recreation: Recreation::Accepted,
             lost: Known::Absent,
+            against_the_rules: None,
             turns: BTreeMap::new(),
             ready: 3,
             old_revision: OLD_REVISION,
@@ -188,6 +190,7 @@ impl World {
             volumes: Known::Found(vec![self.volume; self.facts().purge_intent.map_or(0, |i| i.fact.volumes.len())]),
             lost: self.lost.clone(),
             namespace_goes: false,
+            refused: self.against_the_rules.clone(),
         }
     }
 
