@@ -2,7 +2,7 @@
 SHELL := bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node bench-admission bench-agents bench-controllers bench-node lint deny generate build image clean
+.PHONY: help demo demo-down test test-unit test-control-plane test-process test-node crash-matrix bench-admission bench-agents bench-controllers bench-node lint deny generate build image clean
 
 help: ## Says what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test-node: ## Tests on a whole Kubernetes (needs root)
 
 bench-admission: ## The admission server beside a Go webhook and native policies, on one core
 	tests/bench/admission
+
+crash-matrix: ## Every fault at every write of a restore, a rollback and a member's start (hours; CI runs a sample)
+	tests/cluster/tools/build control-plane process
+	cargo test --test it crash_matrix::whole -- --ignored --nocapture --test-threads=1
 
 bench-agents: ## The agent's speed and memory beside plain programs, with 100 MiB and 2 GiB (32 GB of disk)
 	tests/bench/agents

@@ -22,6 +22,8 @@ use crate::api::strategy;
 /// The informers of one scope. A controller takes the stores that it reads and says what it wants to be told; an
 /// informer that nobody listens to is not run.
 pub struct Watches {
+    /// The namespace that is watched; absent for all.
+    pub namespace: Option<String>,
     /// Clusters.
     pub clusters: Informer<EtcdCluster>,
     /// Members.
@@ -61,6 +63,7 @@ impl Watches {
         let of_cluster = || Config::default().labels(operator::CLUSTER);
         let of_snapshot = || Config::default().labels(warden::SNAPSHOT);
         Self {
+            namespace: namespace.map(ToOwned::to_owned),
             clusters: Informer::new(scoped(client, namespace), Config::default()),
             members: Informer::new(scoped(client, namespace), Config::default()),
             snapshots: Informer::new(scoped(client, namespace), Config::default()),

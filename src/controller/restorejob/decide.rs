@@ -373,8 +373,8 @@ fn fail(seen: &Observed, message: String) -> Plan {
 /// The end, once everything is put back: no end is told while the release is not as it was found. The phase is written
 /// first; guard and finalizer go after.
 fn failed(seen: &Observed, message: String) -> Plan {
-    if let Some(plan) = fence::put_back(seen) {
-        return plan;
+    if seen.facts.inputs.is_some() && seen.facts.resumed.is_none() {
+        return fence::resume(seen);
     }
     if seen.job.metadata.deletion_timestamp.is_some() {
         return clean_up(seen);

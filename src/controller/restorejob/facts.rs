@@ -47,7 +47,7 @@ pub enum Fact {
     RollBack(RollBack),
     /// A person ended the restore as things are.
     Abandoned(Abandoned),
-    /// The HelmRelease is as it was found.
+    /// The HelmRelease is as it was found: nothing is left to do, however the restore ended.
     Resumed(Resumed),
 }
 
@@ -55,6 +55,8 @@ pub enum Fact {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Inputs {
+    /// Name of the RestoreJob.
+    pub job: String,
     /// Name of the Backup.
     pub backup: String,
     /// The stored snapshot.

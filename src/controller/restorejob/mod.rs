@@ -13,6 +13,7 @@ mod refusal;
 mod release;
 pub mod source;
 pub mod status;
+mod sweep;
 pub mod volumes;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -32,6 +34,7 @@ use super::frame::{self, Failure, Next, Reconciler};
 use super::informer::Queue;
 use super::watches::Watches;
 use crate::api::common::APP_CLUSTER_NAME;
+use crate::api::condition;
 use crate::api::names::warden;
 use crate::api::restorejob::{RestoreJob, reason};
 use crate::k8s::apply::replace_status;
@@ -122,19 +125,39 @@ impl RestoreJobs {
         let api: Api<RestoreJob> = Api::namespaced(self.client.clone(), &seen.job.namespace().unwrap_or_default());
         let job = RestoreJob { status: Some(status), ..seen.job.clone() };
         replace_status(&api, &job).await.map_err(Error::Status)?;
-        match verdict {
-            Verdict::Waiting { .. } | Verdict::Gone => {}
-            Verdict::Succeeded { message } => {
-                self.events.normal(&job, reason::RESTORE_COMPLETED, "Restore", message.clone()).await;
-            }
-            Verdict::DryRun { message } => {
-                self.events.normal(&job, reason::DRY_RUN_COMPLETED, "Restore", message.clone()).await;
-            }
-            Verdict::Failed { message } => {
-                self.events.warning(&job, reason::RESTORE_FAILED, "Restore", message.clone()).await;
+        self.tell(&seen.job, &job, verdict).await;
+        Ok(())
+    }
+}
+
+impl RestoreJobs {
+    /// Each step that was reached is an event, and so is the end, and what a person has to know meanwhile.
+    async fn tell(&self, before: &RestoreJob, job: &RestoreJob, verdict: &Verdict) {
+        let of = |job: &RestoreJob| job.status.clone().and_then(|status| status.conditions).unwrap_or_default();
+        let (old, new) = (of(before), of(job));
+        for reached in new.iter().filter(|new| new.status == "True" && !condition::is_true(&old, &new.type_)) {
+            if reached.type_ != reason::READY {
+                self.events.normal(job, &reached.reason, "Restore", reached.message.clone()).await;
             }
         }
-        Ok(())
+        let was = condition::find(&old, reason::READY).map(|ready| ready.reason.clone()).unwrap_or_default();
+        match verdict {
+            Verdict::Waiting { reason, message } if *reason == reason::BLOCKED || *reason == reason::ROLLING_BACK => {
+                if was != *reason {
+                    self.events.warning(job, reason, "Restore", message.clone()).await;
+                }
+            }
+            Verdict::Waiting { .. } | Verdict::Gone => {}
+            Verdict::Succeeded { message } => {
+                self.events.normal(job, reason::RESTORE_COMPLETED, "Restore", message.clone()).await;
+            }
+            Verdict::DryRun { message } => {
+                self.events.normal(job, reason::DRY_RUN_COMPLETED, "Restore", message.clone()).await;
+            }
+            Verdict::Failed { message } => {
+                self.events.warning(job, reason::RESTORE_FAILED, "Restore", message.clone()).await;
+            }
+        }
     }
 }
 
@@ -157,7 +180,10 @@ fn is_settled(job: &RestoreJob) -> bool {
 pub fn start(watches: &mut Watches, context: &Context, stop: CancellationToken) -> BoxFuture<'static, ()> {
     let jobs = watches.restore_jobs.store();
     let queue = Queue::default();
-    listen(watches, &queue, &jobs);
+    let gone = Arc::new(Notify::new());
+    listen(watches, &queue, &jobs, &gone);
+    let namespace = watches.namespace.clone();
+    let client = context.client.clone();
     let controller = RestoreJobs {
         client: context.client.clone(),
         events: context.events.clone(),
@@ -168,11 +194,20 @@ pub fn start(watches: &mut Watches, context: &Context, stop: CancellationToken) 
         },
     };
     let metrics = context.metrics.of(RestoreJobs::NAME);
-    Box::pin(async move { frame::run(controller, jobs, queue.into_triggers(), metrics, stop).await })
+    Box::pin(async move {
+        let sweeper = sweep::run(client, namespace, gone, stop.clone());
+        tokio::join!(frame::run(controller, jobs, queue.into_triggers(), metrics, stop), sweeper);
+    })
 }
 
-fn listen(watches: &mut Watches, queue: &Queue<RestoreJob>, jobs: &Store<RestoreJob>) {
-    watches.restore_jobs.notify(queue, |job| (!is_settled(job)).then(|| ObjectRef::from_obj(job)));
+fn listen(watches: &mut Watches, queue: &Queue<RestoreJob>, jobs: &Store<RestoreJob>, gone: &Arc<Notify>) {
+    let (known, gone) = (jobs.clone(), gone.clone());
+    watches.restore_jobs.notify(queue, move |job| {
+        if known.get(&ObjectRef::from_obj(job)).is_none() {
+            gone.notify_one();
+        }
+        (!is_settled(job)).then(|| ObjectRef::from_obj(job))
+    });
     let unsettled = |jobs: &Store<RestoreJob>, namespace: Option<String>| -> Vec<ObjectRef<RestoreJob>> {
         let found = jobs.state().into_iter().filter(|job| !is_settled(job) && job.namespace() == namespace);
         found.map(|job| ObjectRef::from_obj(job.as_ref())).collect()

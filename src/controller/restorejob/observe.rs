@@ -14,7 +14,7 @@ use kube::{Api, Client, Error, Resource, ResourceExt};
 use self::live::{Live, live};
 use self::volumes::{Standing, volumes};
 use super::records::{Facts, Unreadable, restore_uid};
-use super::{build, lost, preflight, release};
+use super::{build, lost, preflight, release, sweep};
 use crate::api::agent::Rehearsal;
 use crate::api::backup::Backup;
 use crate::api::common::APP_CLUSTER_NAME;
@@ -38,6 +38,9 @@ pub struct Observed {
     pub backup: Known<Backup>,
     /// The RestoreJobs of this namespace; read only until the inputs are recorded.
     pub others: Known<Vec<RestoreJob>>,
+    /// UID of a restore in this namespace that is on record as unfinished and has no RestoreJob any more; read only until
+    /// the inputs are recorded.
+    pub unfinished: Known<String>,
     /// The application's EtcdCluster, whole.
     pub cluster: Known<DynamicObject>,
     /// The application's HelmRelease; read from the recorded inputs on, until it was put back.
@@ -189,6 +192,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
     );
     let chosen = facts.purge_intent.as_ref().map(|intent| intent.fact.volumes.clone()).unwrap_or_default();
     let absent = matches!(cluster, Known::Absent);
+    let unfinished = when(needs.has(Need::Backup), unfinished(client, &job, &others)).await;
     let (recreation, live, volumes, lost) = tokio::join!(
         when(needs.has(Need::Recreation), recreation(client, &job, &facts)),
         when(needs.has(Need::Live), members(client, &cluster, needs.hash_at)),
@@ -200,6 +204,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
         facts,
         backup,
         others,
+        unfinished,
         cluster,
         release,
         rehearsal,
@@ -265,6 +270,24 @@ impl Needs {
 
     fn has(&self, need: Need) -> bool {
         self.all.contains(&need)
+    }
+}
+
+/// A restore that has begun and not ended, and that no RestoreJob stands for.
+async fn unfinished(client: &Client, job: &RestoreJob, others: &Known<Vec<RestoreJob>>) -> Known<String> {
+    let known: Vec<String> = match others {
+        Known::Found(others) => others.iter().chain([job]).map(restore_uid).collect(),
+        Known::Absent => Vec::new(),
+        Known::Unknown(why) => return Known::Unknown(why.clone()),
+    };
+    let records: Api<ControllerRevision> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
+    match records.list(&ListParams::default().labels(warden::RESTORE_JOB_UID)).await {
+        Ok(records) => {
+            let open = sweep::open(&records.items);
+            let orphan = open.into_keys().find(|uid| !known.contains(uid));
+            orphan.map_or(Known::Absent, Known::Found)
+        }
+        Err(error) => Known::Unknown(message(&error)),
     }
 }
 

@@ -14,6 +14,9 @@ use super::facts::{
 use crate::api::names::{self, warden};
 use crate::api::restorejob::RestoreJob;
 
+/// What the names of all records begin with: not with the job's name, which is another one for whoever continues it.
+const RESTORE: &str = "restore";
+
 /// A fact and when it was written down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dated<T> {
@@ -140,7 +143,7 @@ pub fn record(job: &RestoreJob, fact: &Fact) -> ControllerRevision {
     let uid = restore_uid(job);
     ControllerRevision {
         metadata: ObjectMeta {
-            name: Some(names::restore_record(&job.name_any(), &uid, &fact.place())),
+            name: Some(names::restore_record(RESTORE, &uid, &fact.place())),
             namespace: job.namespace(),
             labels: Some(BTreeMap::from([(warden::RESTORE_JOB_UID.to_owned(), uid)])),
             ..ObjectMeta::default()

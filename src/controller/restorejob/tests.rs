@@ -303,6 +303,49 @@ fn a_missing_cluster_is_made_again_from_what_is_remembered() {
     assert!(!forgotten.log.contains(&"delete-cluster") && !forgotten.log.contains(&"take-snapshot"));
 }
 
+/// A restore whose job was deleted by force is continued by another job, which takes back what was done.
+#[test]
+fn a_job_deleted_by_force_at_any_moment_is_continued_by_another() {
+    for nth in 2..World::new().actions() {
+        let mut world = World::new();
+        let mut done = 0;
+        while done < nth && !is_finished(&world.job) {
+            done += world.step(&mut never).actions.len();
+        }
+        let open = super::sweep::open(&world.records);
+        if open.is_empty() {
+            assert!(world.has("resumed"), "{nth}");
+            continue;
+        }
+        let (uid, (namespace, facts)) = open.into_iter().next().unwrap();
+        let inputs = &facts.inputs.as_ref().unwrap().fact;
+        let verified = world.has("verified");
+        world.job = super::sweep::heir(&uid, namespace, inputs, &facts);
+        world.job.metadata.uid = Some("heir".to_owned());
+        world.run(never);
+        let expected = match (verified, world.deleted.is_empty()) {
+            (true, _) => ("Succeeded", "new0"),
+            (false, true) => ("Failed", "old"),
+            (false, false) => ("Failed", "new1"),
+        };
+        assert_eq!((world.phase(), world.uid()), expected, "{nth}: {:?}", world.log);
+        assert!(super::sweep::open(&world.records).is_empty(), "{nth}: it is on record as ended");
+        assert_eq!(world.release.as_ref().unwrap().suspend, None, "{nth}");
+    }
+}
+
+/// What was deleted by force is brought to an end before another restore begins.
+#[test]
+fn an_unfinished_restore_without_a_job_is_waited_for() {
+    let mut seen = World::new().look();
+    seen.unfinished = Known::Found("gone".to_owned());
+    let plan = decide(&seen, start());
+    assert!(
+        matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::RESTORE_IN_PROGRESS),
+        "{plan:?}"
+    );
+}
+
 #[test]
 fn a_paused_cluster_and_one_in_memory_are_refused_before_anything() {
     for (pointer, value, said) in

@@ -14,6 +14,7 @@ mod examples;
 mod leader;
 mod parity;
 mod policies;
+mod restore_sabotage;
 mod restore_stage;
 mod restores;
 mod restores_with_pods;

@@ -158,11 +158,15 @@ impl<'a> Stage<'a> {
         self.put("later", "1").await;
     }
 
-    /// Asks for a restore.
+    /// Asks for a restore; again where nobody admits it, for the server may be starting.
     pub async fn ask(&self, name: &str, options: &Value) {
-        self.apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "RestoreJob",
-            "metadata": {"name": name}, "spec": {"backupRef": {"name": "b"}, "options": options}}))
-            .await;
+        let job = json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "RestoreJob",
+            "metadata": {"name": name}, "spec": {"backupRef": {"name": "b"}, "options": options}});
+        wait_for(format!("RestoreJob {name} to be admitted"), WITHIN, async || {
+            let applied = self.plane.api.try_apply(&self.client, &self.namespace, &job.to_string()).await;
+            applied.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
     }
 
     /// Waits until a RestoreJob's status is as wanted.
@@ -190,11 +194,12 @@ impl<'a> Stage<'a> {
     }
 
     pub async fn annotate(&self, job: &str, key: &str, value: &str) {
-        let patch = json!({"metadata": {"annotations": {key: value}}});
-        self.restores()
-            .patch(job, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .expect("annotate the RestoreJob");
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
+        wait_for(format!("RestoreJob {job} to be annotated"), WITHIN, async || {
+            let patched = self.restores().patch(job, &PatchParams::default(), &patch).await;
+            patched.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
     }
 
     /// `spec.suspend` of the HelmRelease.

@@ -53,7 +53,17 @@ pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
         }
         Ok(None) => {}
     }
+    match &seen.unfinished {
+        Known::Unknown(why) => return wait(reason::API_UNAVAILABLE, format!("cannot list records of restores: {why}")),
+        Known::Found(uid) => {
+            let message =
+                format!("a restore whose RestoreJob (UID {uid}) was deleted by force is brought to an end first");
+            return wait(reason::RESTORE_IN_PROGRESS, message);
+        }
+        Known::Absent => {}
+    }
     let inputs = Inputs {
+        job: seen.job.name_any(),
         backup: name.clone(),
         source,
         application: TypedReference {

@@ -33,8 +33,12 @@ pub(super) fn prove(seen: &Observed, cluster: &DynamicObject) -> Proof {
     let facts = &seen.facts;
     let attempt = facts.attempt();
     let rehearsal = facts.preflight().and_then(|preflight| preflight.fact.rehearsal.as_ref());
+    let bump = facts.preflight().map(|preflight| preflight.fact.bump).unwrap_or_default();
     let verified = match (attempt, rehearsal) {
-        (0, Some(rehearsal)) => compare(live, rehearsal),
+        (0, Some(rehearsal)) => match another(cluster, rehearsal, bump) {
+            Some(why) => return Proof::Refuted(why),
+            None => compare(live, rehearsal),
+        },
         // Old data was not rehearsed. That it is not an empty cluster, and not behind what was there, is seen.
         (0, None) => Ok(count(live, 1, None)),
         _ => Ok(count(live, floor(seen), None)),
@@ -61,6 +65,17 @@ fn replicas(cluster: &DynamicObject) -> i32 {
 fn floor(seen: &Observed) -> i64 {
     let known = seen.facts.purge_intent.as_ref().and_then(|intent| intent.fact.revision);
     if known.is_some_and(|known| known > 1) { 2 } else { 1 }
+}
+
+/// How the snapshot that the new cluster was made from differs from the rehearsed one, as far as its own agent told. Where
+/// the revision is raised, its history ends at its own last revision, so that there is no hash to compare.
+fn another(cluster: &DynamicObject, rehearsal: &Rehearsal, bump: i64) -> Option<String> {
+    let restored = cluster.data.pointer("/status/restored/revision").and_then(serde_json::Value::as_i64)?;
+    let rehearsed = [rehearsal.revision, rehearsal.revision.saturating_sub(bump)];
+    (!rehearsed.contains(&restored)).then(|| {
+        let revision = rehearsal.revision;
+        format!("it was made from a snapshot of revision {restored}; rehearsed was one that leads to {revision}, raised by {bump}")
+    })
 }
 
 fn compare(live: &Live, rehearsal: &Rehearsal) -> Result<Verified, Proof> {

@@ -160,10 +160,18 @@ fn succeed(seen: &Observed, verified: &Verified, degraded: Option<String>) -> Pl
     let skipped = seen.facts.safety.as_ref().and_then(|safety| safety.fact.skipped.as_ref());
     let skipped = skipped.map(|skipped| format!("; no snapshot of the old data was taken: {skipped}"));
     let degraded = degraded.map(|degraded| format!("; degraded: {degraded}"));
-    let more: String = [hash, skipped, degraded].into_iter().flatten().collect();
+    let outage = outage(seen).map(|seconds| format!("; clients were cut off for about {seconds} s"));
+    let more: String = [hash, outage, skipped, degraded].into_iter().flatten().collect();
     let message =
         format!("restored from Backup {backup}: {members} of {replicas} members proven at revision {revision}{more}");
     Plan { actions: Vec::new(), verdict: Verdict::Succeeded { message }, again: Some(LOOK_AGAIN) }
+}
+
+/// Seconds from the deletion of the old cluster to the proof of the new one.
+fn outage(seen: &Observed) -> Option<i64> {
+    let from = seen.facts.kept.as_ref()?.at.as_ref()?;
+    let until = seen.facts.verified.as_ref()?.at.as_ref()?;
+    Some(until.0.duration_since(from.0).as_secs())
 }
 
 /// What a person should know of a restore that was taken back.

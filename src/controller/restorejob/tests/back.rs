@@ -34,6 +34,19 @@ fn a_failed_proof_puts_the_old_data_back() {
     }
 }
 
+/// Raised revisions leave no hash of another snapshot to compare; its own revision tells.
+#[test]
+fn a_cluster_made_from_another_snapshot_is_taken_back() {
+    let mut world = World::turning(Turn::Compacted);
+    world.run_until("created");
+    world.cluster.as_mut().unwrap().data["status"] =
+        json!({"restored": {"uri": "s3://bucket/folder/x.db", "revision": 41}});
+    world.run_until("roll-back");
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Failed", "new1"));
+    assert!(world.message().contains("snapshot of revision 41"), "{}", world.message());
+}
+
 #[test]
 fn without_a_volume_the_safety_snapshot_is_put_back() {
     let mut world = World::turning(Turn::Wrong);

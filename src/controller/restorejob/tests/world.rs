@@ -22,7 +22,7 @@ use crate::controller::restorejob::observe::volumes::Standing;
 use crate::controller::restorejob::observe::{
     Lost, Observed, Recreation, Rehearsed, Rehearsing, Release, Remains, Remnant,
 };
-use crate::controller::restorejob::records::{Facts, read, record};
+use crate::controller::restorejob::records::{Facts, read, record, restore_uid};
 use crate::controller::restorejob::status::status;
 use crate::controller::restorejob::{build, is_settled};
 
@@ -180,6 +180,7 @@ impl World {
             facts: self.facts(),
             backup: self.backup.clone(),
             others: Known::Found(vec![self.job.clone()]),
+            unfinished: Known::Absent,
             cluster: optional(&self.cluster),
             release: self.release.clone().map_or(Known::Absent, Known::Found),
             rehearsal: self.rehearsal.clone(),
@@ -274,7 +275,7 @@ impl World {
                     self.cluster.as_mut().filter(|cluster| cluster.metadata.uid.as_ref() == Some(uid))
                 {
                     cluster.metadata.resource_version = Some("spared".to_owned());
-                    let uid = self.job.uid().unwrap();
+                    let uid = restore_uid(&self.job);
                     cluster.annotations_mut().insert(warden::SPARED_BY.to_owned(), uid);
                 }
             }
@@ -347,7 +348,8 @@ impl World {
         } else if cluster.metadata.uid.as_deref() != Some("old")
             && cluster.annotations().contains_key(warden::RESTORED_BY)
         {
-            cluster.data["status"] = json!({"readyMembers": self.ready, "conditions": [{"type": "Available",
+            let restored = cluster.data["status"]["restored"].clone();
+            cluster.data["status"] = json!({"restored": restored, "readyMembers": self.ready, "conditions": [{"type": "Available",
                 "status": "True", "reason": "QuorumHealthy", "message": "", "lastTransitionTime": start()}]});
         }
     }

@@ -8,18 +8,22 @@
 mod cluster;
 mod injection;
 mod member;
+mod restore;
 mod run;
 mod scene;
 mod snapshot;
 mod story;
 
 use injection::Fault;
+use restore::Wish;
 use run::{Matrix, Selection};
 
-/// At least this many in CI; all of them with `cargo test --test it crash_matrix::whole -- --ignored`.
+/// At least this many in CI; all of them with `make crash-matrix`.
 const SAMPLE: usize = 20;
 /// So many stories are told side by side, where they are short of nothing but time.
 const AT_ONCE: usize = 5;
+/// At least this many of each way in which a restore goes.
+const RESTORES: usize = 32;
 
 #[tokio::test]
 async fn a_member_comes_up_whatever_happens_to_a_write() {
@@ -39,6 +43,13 @@ async fn a_snapshot_is_taken_once_whatever_happens_to_a_write() {
     matrix.run_side_by_side(Selection::Sample(SAMPLE), AT_ONCE).await;
 }
 
+/// R4, R5, R8, R9: whatever happens to a write of a restore, or of a rollback, the application ends with its old data or
+/// with the restored one, its HelmRelease as it was found, and never empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_ends_well_whatever_happens_to_a_write() {
+    restore::run(&[Wish::Restored, Wish::Aborted], Selection::Sample(RESTORES)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes long: every fault at every write"]
 async fn whole_clusters() {
@@ -53,9 +64,15 @@ async fn whole_snapshots() {
     matrix.run_side_by_side(Selection::All, AT_ONCE).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes long: every fault at every write"]
+async fn whole_restores() {
+    restore::run(&[Wish::Restored, Wish::Aborted], Selection::All).await;
+}
+
 #[tokio::test]
 #[ignore = "takes long: every fault at every write"]
-async fn whole() {
+async fn whole_members() {
     let matrix = Matrix { story: member::BringUp, faults: &Fault::ALL };
     matrix.run(Selection::All).await;
 }

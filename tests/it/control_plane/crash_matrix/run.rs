@@ -59,7 +59,7 @@ impl<S: Story> Matrix<S> {
 
         let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
         let (mut met, mut failed) = (0, Vec::new());
-        let told = futures::stream::iter(self.injections(peace.writes, selection))
+        let told = futures::stream::iter(injections(peace.writes, self.faults, selection))
             .map(|injection| async move { (injection, self.tell(scene, Some(injection)).await) })
             .buffer_unordered(at_once);
         let mut told = std::pin::pin!(told);
@@ -80,22 +80,6 @@ impl<S: Story> Matrix<S> {
         println!("{}: {met} injections met their write, ends: {ends:?}, {} failed", S::NAME, failed.len());
         assert!(failed.is_empty(), "{} did not end well:\n{}", S::NAME, failed.join("\n"));
         assert!(met > 0, "{}: no injection met its write", S::NAME);
-    }
-
-    fn injections(&self, writes: usize, selection: Selection) -> Vec<Injection> {
-        let each = |write| self.faults.iter().map(move |&fault| Injection { write, fault });
-        let all: Vec<Injection> = (1..=writes).flat_map(each).collect();
-        match selection {
-            Selection::All => all,
-            Selection::Sample(size) => {
-                // A step that shares no factor with the number of faults, or some would never be drawn.
-                let mut step = (all.len() / size.max(1)).max(1);
-                while step > 1 && gcd(step, self.faults.len()) > 1 {
-                    step -= 1;
-                }
-                all.into_iter().step_by(step).collect()
-            }
-        }
     }
 
     async fn tell(&self, scene: &Scene, injection: Option<Injection>) -> Result<Told, String> {
@@ -158,6 +142,23 @@ impl<S: Story> Matrix<S> {
         tokio::time::sleep(SETTLED).await;
         let second = self.story.look(scene, namespace).await?;
         if first == second { Ok(second) } else { Err(format!("{first}, and then {second}").into()) }
+    }
+}
+
+/// Each of these faults at each of so many writes, or some of them.
+pub fn injections(writes: usize, faults: &[Fault], selection: Selection) -> Vec<Injection> {
+    let each = |write| faults.iter().map(move |&fault| Injection { write, fault });
+    let all: Vec<Injection> = (1..=writes).flat_map(each).collect();
+    match selection {
+        Selection::All => all,
+        Selection::Sample(size) => {
+            // A step that shares no factor with the number of faults, or some would never be drawn.
+            let mut step = (all.len() / size.max(1)).max(1);
+            while step > 1 && gcd(step, faults.len()) > 1 {
+                step -= 1;
+            }
+            all.into_iter().step_by(step).collect()
+        }
     }
 }
 

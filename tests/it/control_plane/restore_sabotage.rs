@@ -1,0 +1,334 @@
+//! What people and machines do to a restore while it goes on. Each ends in a named, safe state: restored, rolled back, or
+//! left alone; judged by etcd's keys and live objects.
+
+use std::time::Duration;
+
+use etcd_warden::api::backup::Backup;
+use etcd_warden::api::etcdcluster::EtcdCluster;
+use etcd_warden::api::etcdmember::EtcdMember;
+use etcd_warden::api::restorejob::RestoreJobStatus;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use object_store::ObjectStoreExt;
+use serde_json::json;
+
+use super::restore_stage::{Stage, WITHIN, plane, releases};
+use crate::bed::stand_in::Plane;
+use crate::bed::stand_in::plane::{S3_SECRET, s3};
+use crate::bed::wait_for;
+
+async fn ready(plane: &Plane) -> (Stage<'_>, EtcdCluster) {
+    let stage = Stage::set(plane).await;
+    let old = stage.cluster(1).await;
+    stage.back_up().await;
+    (stage, old)
+}
+
+fn told(status: &RestoreJobStatus) -> (&str, &str) {
+    (status.phase.as_deref().unwrap_or_default(), status.message.as_deref().unwrap_or_default())
+}
+
+/// Failed, with this said, and the old cluster as it was.
+async fn left_alone(stage: &Stage<'_>, job: &str, old: &EtcdCluster, said: &str) {
+    let status = stage.end(job).await;
+    let (phase, message) = told(&status);
+    assert!(phase == "Failed" && message.contains(said), "{job}: {phase}: {message}");
+    assert_eq!(stage.ready_cluster().await.uid(), old.uid(), "{job}");
+    assert_eq!(stage.is_old().await, Ok(false), "{job}");
+    assert_eq!(stage.suspended().await, Some(false), "{job}");
+}
+
+async fn restored(stage: &Stage<'_>, job: &str, old: &EtcdCluster) {
+    let status = stage.end(job).await;
+    assert_eq!(told(&status).0, "Succeeded", "{job}: {status:?}");
+    assert_ne!(stage.ready_cluster().await.uid(), old.uid(), "{job}");
+    assert_eq!(stage.is_old().await, Ok(true), "{job}");
+    assert_eq!(stage.suspended().await, Some(false), "{job}");
+}
+
+async fn rolled_back(stage: &Stage<'_>, job: &str, old: &EtcdCluster, said: &str) {
+    let status = stage.end(job).await;
+    let (phase, message) = told(&status);
+    let good = phase == "Failed" && message.starts_with("rolled back") && message.contains(said);
+    assert!(good, "{job}: {phase}: {message}");
+    assert_ne!(stage.ready_cluster().await.uid(), old.uid(), "{job}");
+    assert_eq!(stage.is_old().await, Ok(false), "{job}");
+    assert_eq!(stage.suspended().await, Some(false), "{job}");
+}
+
+/// R1, R5: what is wrong with the stored object, its credentials, the Backup or the target version is found out before
+/// anything is touched.
+#[tokio::test]
+async fn what_is_wrong_before_the_deletion_leaves_the_cluster_alone() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    let store = s3().await.store(&stage.namespace);
+    let object = store.list(None).next().await.unwrap().unwrap().location;
+    let whole = store.get(&object).await.unwrap().bytes().await.unwrap();
+
+    store.put(&object, whole.slice(..whole.len() / 2).into()).await.unwrap();
+    stage.ask("truncated", &json!({})).await;
+    left_alone(&stage, "truncated", &old, "SizeMismatch").await;
+    let mut swapped = whole.to_vec();
+    swapped.reverse();
+    store.put(&object, swapped.into()).await.unwrap();
+    stage.ask("swapped", &json!({})).await;
+    left_alone(&stage, "swapped", &old, "ChecksumMismatch").await;
+    store.delete(&object).await.unwrap();
+    stage.ask("deleted", &json!({})).await;
+    left_alone(&stage, "deleted", &old, "ObjectNotFound").await;
+    store.put(&object, whole.into()).await.unwrap();
+
+    let secrets: Api<Secret> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let good = secrets.get(S3_SECRET).await.unwrap();
+    let bad = json!({"stringData": {"AWS_SECRET_ACCESS_KEY": "revoked"}});
+    secrets.patch(S3_SECRET, &PatchParams::default(), &Patch::Merge(bad)).await.unwrap();
+    stage.ask("revoked", &json!({})).await;
+    left_alone(&stage, "revoked", &old, "StoreAuthFailed").await;
+    let good = json!({"data": good.data});
+    secrets.patch(S3_SECRET, &PatchParams::default(), &Patch::Merge(good)).await.unwrap();
+
+    // Once all is well again, the very same Backup restores.
+    stage.ask("well", &json!({})).await;
+    restored(&stage, "well", &old).await;
+}
+
+/// R5, R10, R15: the Backup deleted, its object deleted after the rehearsal's inputs were read, the release resumed by
+/// another, and a second RestoreJob change nothing in a restore that goes on.
+#[tokio::test]
+async fn what_happens_beside_a_restore_does_not_disturb_it() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    let backups: Api<Backup> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let backup = backups.get("b").await.unwrap();
+    stage.ask("first", &json!({})).await;
+    stage.wait("first", "begins", |status| status.step.is_some()).await;
+    // By a direct write, past admission's cache: the controller itself decides.
+    let second = json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "RestoreJob",
+        "metadata": {"name": "second"}, "spec": {"backupRef": {"name": "b"}}});
+    let denied = stage.plane.api.try_apply(&stage.client, &stage.namespace, &second.to_string()).await;
+    if let Err(denied) = &denied {
+        assert!(denied.to_string().contains("first"), "{denied}");
+    }
+    backups.delete("b", &DeleteParams::default()).await.unwrap();
+    stage.gone(&old).await;
+    let resume = json!({"spec": {"suspend": false}});
+    releases(&stage.client, &stage.namespace)
+        .patch("etcd", &PatchParams::default(), &Patch::Merge(resume))
+        .await
+        .unwrap();
+    restored(&stage, "first", &old).await;
+    if denied.is_ok() {
+        let status = stage.end("second").await;
+        assert!(told(&status).1.contains("first"), "{status:?}");
+    }
+    // The Backup is a record of what is stored, and can be made again.
+    let mut again = Backup::new("b", backup.spec.clone());
+    again.status = backup.status.clone();
+    backups.create(&PostParams::default(), &again).await.unwrap();
+    let old = stage.ready_cluster().await;
+    stage.write_later().await;
+    stage.ask("again", &json!({})).await;
+    restored(&stage, "again", &old).await;
+}
+
+/// R2, R7: the new cluster deleted, the target version's image gone, and time that runs out put the old data back.
+#[tokio::test]
+async fn what_goes_wrong_after_the_deletion_is_rolled_back() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, mut old) = ready(&plane).await;
+    // Somebody deletes the new cluster.
+    stage.ask("deleted", &json!({})).await;
+    wait_for("the new EtcdCluster", WITHIN, async || match stage.clusters().get("etcd").await {
+        Ok(cluster) if cluster.uid() != old.uid() => Ok(()),
+        other => Err(format!("{:?}", other.map(|cluster| cluster.uid()))),
+    })
+    .await;
+    stage.clusters().delete("etcd", &DeleteParams::default()).await.unwrap();
+    rolled_back(&stage, "deleted", &old, "deleted by somebody else").await;
+
+    // The image is gone as soon as the old cluster is, and comes back when the time of the restore is over.
+    old = stage.ready_cluster().await;
+    let image = format!("quay.io/coreos/etcd:v{}", old.spec.version);
+    stage.ask("imageless", &json!({"restoreTimeoutSeconds": 40, "safetySnapshot": "Never"})).await;
+    stage
+        .wait("imageless", "keeps the volume", |status| {
+            status.conditions.iter().flatten().any(|condition| condition.type_ == "VolumeKept")
+        })
+        .await;
+    plane.kubelet.withdraw_image(&image);
+    stage
+        .wait("imageless", "rolls back", |status| {
+            matches!(status.step.as_deref(), Some("RollingBack")) || status.completed_at.is_some()
+        })
+        .await;
+    plane.kubelet.offer_image(&image);
+    rolled_back(&stage, "imageless", &old, "did not end within 40 s").await;
+}
+
+/// R11: a restored etcd whose content is not what was rehearsed is no success: the object is swapped for another whole
+/// snapshot after the rehearsal.
+#[tokio::test]
+async fn data_that_the_proof_refuses_is_rolled_back() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    let store = s3().await.store(&stage.namespace);
+    let first = store.list(None).next().await.unwrap().unwrap().location;
+    let other = snapshot_of_other_data(&stage).await;
+    stage.ask("refused", &json!({"safetySnapshot": "Never"})).await;
+    stage
+        .wait("refused", "is rehearsed", |status| {
+            status.conditions.iter().flatten().any(|condition| condition.type_ == "Preflighted")
+        })
+        .await;
+    store.put(&first, other.into()).await.unwrap();
+    rolled_back(&stage, "refused", &old, "the proof failed").await;
+}
+
+/// A whole, sound snapshot of what is there now.
+async fn snapshot_of_other_data(stage: &Stage<'_>) -> Vec<u8> {
+    let file = stage.plane.api.folder().join(format!("other-{}.db", stage.namespace));
+    let path = file.display().to_string();
+    stage.etcdctl(&["snapshot", "save", &path]).await;
+    std::fs::read(&file).expect("the snapshot")
+}
+
+/// R8: a RestoreJob that is deleted by force, past its finalizer, at every step: the restore is brought to an end by
+/// another job, and the release is as it was found.
+#[tokio::test]
+async fn a_job_deleted_by_force_at_any_step_strands_nothing() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, _) = ready(&plane).await;
+    for step in [
+        "Validated",
+        "Preflighted",
+        "SafetySnapshotTaken",
+        "Suspended",
+        "EtcdClusterSpecCaptured",
+        "VolumeKept",
+        "TargetPurged",
+        "Recreated",
+    ] {
+        let name = format!("at-{}", step.to_lowercase());
+        stage.ask(&name, &json!({})).await;
+        force_delete_at(&stage, &name, step).await;
+        // Either nothing had been done, or an heir brings it to an end; in both cases all jobs end.
+        wait_for(format!("{name}: every RestoreJob to end"), WITHIN, async || {
+            let jobs = stage.restores().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+            let open: Vec<String> = jobs
+                .iter()
+                .filter(|job| {
+                    !job.finalizers().is_empty() || job.status.as_ref().is_none_or(|s| s.completed_at.is_none())
+                })
+                .map(|job| format!("{}: {:?}", job.name_any(), job.status))
+                .collect();
+            let suspended = stage.suspended().await == Some(true);
+            if open.is_empty() && !suspended { Ok(()) } else { Err(format!("{open:?}, suspended: {suspended}")) }
+        })
+        .await;
+        stage.ready_cluster().await;
+        // The job that is deleted the moment after the proof has restored.
+        if stage.is_old().await.unwrap_or_else(|why| panic!("{step}: {why}")) {
+            assert_eq!(step, "Recreated");
+            stage.write_later().await;
+        }
+    }
+}
+
+async fn force_delete_at(stage: &Stage<'_>, name: &str, step: &str) {
+    wait_for(format!("{name} to reach {step}"), WITHIN, async || {
+        let job = stage.restores().get(name).await.map_err(|error| error.to_string())?;
+        let status = job.status.unwrap_or_default();
+        let reached = status.conditions.iter().flatten().any(|condition| condition.type_ == step);
+        if reached || status.completed_at.is_some() { Ok(()) } else { Err(format!("{:?}", status.step)) }
+    })
+    .await;
+    let free = json!({"metadata": {"finalizers": null}});
+    stage.restores().delete(name, &DeleteParams::default()).await.unwrap();
+    let _ = stage.restores().patch(name, &PatchParams::default(), &Patch::Merge(free)).await;
+}
+
+/// R7, R17: a member's finalizer that nobody serves, and a Pod that does not go, hold the restore up, but do not end it
+/// in an empty place.
+#[tokio::test]
+async fn what_is_stuck_is_named_and_waited_for() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let pod = stage.pod().await.unwrap().name_any();
+    let hold = json!({"metadata": {"finalizers": ["test.io/hold"]}});
+    pods.patch(&pod, &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
+    stage.ask("held", &json!({})).await;
+    let waiting = stage
+        .wait("held", "names what is stuck", |status| {
+            let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
+            ready.is_some_and(|ready| ready.reason == "EtcdClusterPurging" && ready.message.contains("is going"))
+        })
+        .await;
+    assert_eq!(waiting.phase.as_deref(), Some("Running"));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(stage.restores().get("held").await.unwrap().status.unwrap().completed_at.is_none());
+    let free = json!({"metadata": {"finalizers": null}});
+    pods.patch(&pod, &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+    restored(&stage, "held", &old).await;
+}
+
+/// A quorum-less source: the only member's etcd is dead. Nothing can be snapshot, all volumes are kept, and it restores.
+#[tokio::test]
+async fn a_cluster_without_a_quorum_and_one_that_is_missing_are_restored() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    let claim = stage.claims().list(&ListParams::default()).await.unwrap().items.remove(0).name_any();
+    plane.kubelet.empty_volume(&stage.namespace, &claim).await;
+    let pod = stage.pod().await.unwrap().name_any();
+    plane.kubelet.kill(&stage.namespace, &pod, "etcd").await;
+    wait_for("the EtcdCluster to be unavailable", WITHIN, async || {
+        let cluster = stage.clusters().get("etcd").await.map_err(|error| error.to_string())?;
+        let status = cluster.status.unwrap_or_default();
+        if status.ready_members == Some(0) { Ok(()) } else { Err(format!("{status:?}")) }
+    })
+    .await;
+    stage.ask("dead", &json!({})).await;
+    restored(&stage, "dead", &old).await;
+
+    // The object itself is gone: an earlier restore remembers it.
+    let old = stage.ready_cluster().await;
+    stage.clusters().delete("etcd", &DeleteParams::foreground()).await.unwrap();
+    stage.gone(&old).await;
+    stage.ask("missing", &json!({})).await;
+    restored(&stage, "missing", &old).await;
+    let members: Api<EtcdMember> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    assert_eq!(members.list(&ListParams::default()).await.unwrap().items.len(), 1);
+}
+
+/// Kept volumes go when their time is over, and not before.
+#[tokio::test]
+async fn a_kept_volume_goes_when_its_time_is_over() {
+    let plane = plane().await;
+    let serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    stage.ask("r", &json!({"keepOldVolume": "1s", "safetySnapshot": "Never"})).await;
+    restored(&stage, "r", &old).await;
+    let kept = ListParams::default().labels("etcd-warden.io/restore-job-uid");
+    let found: Vec<PersistentVolumeClaim> = stage.claims().list(&kept).await.unwrap().items;
+    assert_eq!(found.len(), 1);
+    // A leader that begins sweeps at once.
+    serve.process.kill().await;
+    plane.release_lease().await;
+    let _serve = plane.serve(&[]).await;
+    wait_for("the kept volume to go", WITHIN, async || {
+        let left = stage.claims().list(&kept).await.map_err(|error| error.to_string())?.items.len();
+        if left == 0 { Ok(()) } else { Err(format!("{left} left")) }
+    })
+    .await;
+    assert_eq!(stage.is_old().await, Ok(true));
+}
