@@ -35,7 +35,7 @@ crash-matrix: ## Every fault at every write of a restore, a rollback and a membe
 	tests/cluster/tools/build control-plane process
 	cargo test --test it crash_matrix::whole -- --ignored --nocapture --test-threads=1
 
-bench-agents: ## The agent's speed and memory beside plain programs, with 100 MiB and 2 GiB (32 GB of disk)
+bench-agents: ## The agent's speed and memory beside plain programs, with 100 MiB and 2 GiB (20 GB of disk)
 	tests/bench/agents
 
 bench-controllers: ## The controllers' memory, requests and reaction with 100 and 1,000 clusters

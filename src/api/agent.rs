@@ -96,6 +96,22 @@ pub mod env {
     pub const FILE_SUFFIX: &str = "_FILE";
 }
 
+/// Keys of a stored object's metadata, beside its owner's UID.
+pub mod object {
+    /// Name of the EtcdSnapshot.
+    pub const SNAPSHOT_NAME: &str = "etcd-snapshot-name";
+    /// Revision of the key space.
+    pub const REVISION: &str = "etcd-revision";
+    /// etcd version of the member.
+    pub const ETCD_VERSION: &str = "etcd-version";
+    /// Cluster id, 16 hex digits.
+    pub const CLUSTER_ID: &str = "etcd-cluster-id";
+    /// Member id, 16 hex digits.
+    pub const MEMBER_ID: &str = "etcd-member-id";
+    /// When the snapshot was begun.
+    pub const STARTED: &str = "etcd-snapshot-started";
+}
+
 /// Exit codes of the agent.
 pub mod exit {
     /// Done, or nothing to do.

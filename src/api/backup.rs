@@ -25,6 +25,33 @@ pub mod phase {
     pub const FAILED: &str = "Failed";
 }
 
+/// Values of `spec.deletionPolicy`.
+pub mod deletion_policy {
+    /// The stored object goes with the Backup. Anything else keeps it.
+    pub const DELETE: &str = "Delete";
+}
+
+/// Type of the condition that tells whether the Backup is usable, or why it is not gone yet.
+pub const READY: &str = "Ready";
+
+/// Reasons of condition `Ready` and of Events.
+pub mod reason {
+    /// A Backup that was written by hand was checked, and can be restored from.
+    pub const ADOPTED: &str = "Adopted";
+    /// The object of a Backup that was written by hand was not found, or could not be looked at. Tried again.
+    pub const CHECKING: &str = "Checking";
+    /// What a Backup that was written by hand names cannot be restored from.
+    pub const REFUSED: &str = "Refused";
+    /// A RestoreJob uses the stored object: it is kept until that ends.
+    pub const IN_USE: &str = "InUse";
+    /// The stored object could not be removed yet. Tried again.
+    pub const DELETION_PENDING: &str = "DeletionPending";
+    /// Event: the stored object was removed.
+    pub const OBJECT_DELETED: &str = "ObjectDeleted";
+    /// Event: the stored object stays, although it was to go.
+    pub const OBJECT_KEPT: &str = "ObjectKept";
+}
+
 /// Keys of `spec.driverMetadata`, kept from the first generation of the platform's etcd driver.
 pub mod driver_metadata {
     /// Name of the EtcdSnapshot.

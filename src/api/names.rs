@@ -63,6 +63,12 @@ pub mod warden {
     pub const SPARED_BY: &str = "etcd-warden.io/spared-by";
     /// Annotation on a kept volume claim: when it may be deleted, as RFC 3339.
     pub const KEEP_UNTIL: &str = "etcd-warden.io/keep-until";
+    /// Annotation on a Plan: how late a run may begin, in seconds.
+    pub const STARTING_DEADLINE_SECONDS: &str = "etcd-warden.io/starting-deadline-seconds";
+    /// Finalizer of Backups whose stored object goes with them.
+    pub const BACKUP_FINALIZER: &str = "etcd-warden.io/backup";
+    /// Annotation on a Backup: UID of the EtcdSnapshot that its stored object names as its owner.
+    pub const SNAPSHOT_UID: &str = "etcd-warden.io/snapshot-uid";
     /// Label on what was made for a RestoreJob: the job's UID.
     pub const RESTORE_JOB_UID: &str = "etcd-warden.io/restore-job-uid";
     /// Label on Pods of snapshot Jobs: the EtcdSnapshot. Deliberately not a label that a Service selects.

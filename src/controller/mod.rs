@@ -15,6 +15,7 @@ pub mod informer;
 pub mod judgement;
 pub mod metrics;
 pub mod overview;
+pub mod plan;
 pub mod pods;
 pub mod restorejob;
 pub mod seen;
@@ -49,8 +50,12 @@ pub enum Controller {
     EtcdMember,
     /// EtcdSnapshot.
     EtcdSnapshot,
+    /// Plan.
+    Plan,
     /// BackupJob.
     BackupJob,
+    /// Backup.
+    Backup,
     /// RestoreJob.
     RestoreJob,
 }
@@ -135,7 +140,9 @@ fn start(
         Controller::EtcdSnapshot => Box::pin(etcdsnapshot::start(watches, context, stop)),
         Controller::EtcdCluster => Box::pin(etcdcluster::start(watches, context, stop)),
         Controller::EtcdMember => Box::pin(etcdmember::start(watches, context, stop)),
+        Controller::Plan => plan::start(watches, context, stop),
         Controller::BackupJob => backupjob::start(watches, context, stop),
+        Controller::Backup => backup::start(watches, context, stop),
         Controller::RestoreJob => restorejob::start(watches, context, stop),
     }
 }

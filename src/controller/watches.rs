@@ -9,6 +9,7 @@ use kube::runtime::watcher::Config;
 use kube::{Api, Client, Resource};
 
 use super::informer::Informer;
+use crate::api::backup::Backup;
 use crate::api::backupclass::BackupClass;
 use crate::api::backupjob::BackupJob;
 use crate::api::etcdcluster::EtcdCluster;
@@ -48,6 +49,8 @@ pub struct Watches {
     pub strategies: Informer<strategy::Etcd>,
     /// Strategies in our own group.
     pub warden_strategies: Informer<strategy::warden::Etcd>,
+    /// Backups.
+    pub backups: Informer<Backup>,
     /// Backup jobs.
     pub backup_jobs: Informer<BackupJob>,
     /// Restore jobs.
@@ -76,6 +79,7 @@ impl Watches {
             classes: Informer::new(Api::all(client.clone()), Config::default()),
             strategies: Informer::new(Api::all(client.clone()), Config::default()),
             warden_strategies: Informer::new(Api::all(client.clone()), Config::default()),
+            backups: Informer::new(scoped(client, namespace), Config::default()),
             backup_jobs: Informer::new(scoped(client, namespace), Config::default()),
             restore_jobs: Informer::new(scoped(client, namespace), Config::default()),
             plans: Informer::new(scoped(client, namespace), Config::default()),
@@ -84,7 +88,7 @@ impl Watches {
 
     /// Runs every informer that somebody listens to, until dropped.
     pub async fn run(self) {
-        let all: [BoxFuture<'static, ()>; 15] = [
+        let all: [BoxFuture<'static, ()>; 16] = [
             self.clusters.run(),
             self.members.run(),
             self.snapshots.run(),
@@ -97,6 +101,7 @@ impl Watches {
             self.classes.run(),
             self.strategies.run(),
             self.warden_strategies.run(),
+            self.backups.run(),
             self.backup_jobs.run(),
             self.restore_jobs.run(),
             self.plans.run(),

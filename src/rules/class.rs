@@ -49,6 +49,17 @@ pub fn resolve<'a>(class: &'a BackupClass, application: &TypedReference) -> Reso
     }
 }
 
+/// Whether backups of an application are ours: its class leads to the `Etcd` strategy, or, where there is no class or it
+/// says nothing, it is the platform's etcd.
+#[must_use]
+pub fn leads_to_etcd(class: Option<&BackupClass>, application: &TypedReference) -> bool {
+    match class.map(|class| resolve(class, application)) {
+        Some(Resolution::Etcd(..)) => true,
+        Some(Resolution::Elsewhere) => false,
+        Some(Resolution::NoEntry) | None => application.is_etcd_application(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! One file in a directory, which is usually a mounted volume. Ownership stands in `<file>.uid` before the file itself
 //! shows, so that a crash between the two never makes a retry refuse its own file.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -68,7 +69,26 @@ impl FileObject {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed("read", &self.owner_file())(error)),
         };
-        Ok(Some(Head { size: metadata.len(), version: Some(version_of(&metadata)), owner, attempt: None }))
+        Ok(Some(Head {
+            size: metadata.len(),
+            version: Some(version_of(&metadata)),
+            owner,
+            details: BTreeMap::new(),
+            attempt: None,
+        }))
+    }
+}
+
+impl FileObject {
+    /// The file goes first: one without an owner belongs to nobody, and would never be replaced.
+    pub(super) async fn delete(&self) -> Result<(), Error> {
+        for path in [self.path.clone(), self.owner_file()] {
+            match tokio::fs::remove_file(&path).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", &path)(error)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -291,6 +311,10 @@ mod tests {
         assert_eq!(content(&store).await, b"second");
         let head = store.head().await.unwrap().unwrap();
         assert_eq!((head.size, head.owner.as_deref()), (6, Some("a")));
+        for _ in 0..2 {
+            store.delete().await.unwrap();
+            assert_eq!(fs::read_dir(root.path().join("deep")).unwrap().count(), 0);
+        }
     }
 
     #[tokio::test]

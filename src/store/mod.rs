@@ -82,6 +82,8 @@ pub struct Head {
     pub version: Option<String>,
     /// UID of the owner, where one is recorded.
     pub owner: Option<String>,
+    /// What else the object's metadata says, as [`Ownership::details`].
+    pub details: BTreeMap<String, String>,
     attempt: Option<String>,
 }
 
@@ -150,6 +152,14 @@ impl Store {
         match self {
             Self::S3(object) => object.head().await,
             Self::Dir(object) => object.head().await,
+        }
+    }
+
+    /// Removes what is there. Where nothing is, that is done already.
+    pub async fn delete(&self) -> Result<(), Error> {
+        match self {
+            Self::S3(object) => object.delete().await,
+            Self::Dir(object) => object.delete().await,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::agent::digest::{Digested, SnapshotDigest, Trailer};
 use crate::agent::failure::Failure;
 use crate::agent::settings::SnapshotSettings;
 use crate::agent::stop::Stop;
-use crate::api::agent::{Artifact, Consistency, Reason};
+use crate::api::agent::{Artifact, Consistency, Reason, object};
 use crate::etcd::{Client, Error, SnapshotStream};
 use crate::store::{Ownership, Store, Upload};
 
@@ -138,12 +138,12 @@ fn ownership(settings: &SnapshotSettings, artifact: &Artifact) -> Ownership {
             details.insert(name.to_owned(), value);
         }
     };
-    add("etcd-snapshot-name", Some(settings.name.clone()));
-    add("etcd-revision", artifact.revision.map(|revision| revision.to_string()));
-    add("etcd-version", artifact.etcd_version.clone());
-    add("etcd-cluster-id", artifact.cluster_id.clone());
-    add("etcd-member-id", artifact.member_id.clone());
-    add("etcd-snapshot-started", Some(Timestamp::now().to_string()));
+    add(object::SNAPSHOT_NAME, Some(settings.name.clone()));
+    add(object::REVISION, artifact.revision.map(|revision| revision.to_string()));
+    add(object::ETCD_VERSION, artifact.etcd_version.clone());
+    add(object::CLUSTER_ID, artifact.cluster_id.clone());
+    add(object::MEMBER_ID, artifact.member_id.clone());
+    add(object::STARTED, Some(Timestamp::now().to_string()));
     let attempt = format!("{:016x}", RandomState::new().hash_one(Timestamp::now().as_nanosecond()));
     Ownership { uid: settings.uid.clone(), attempt, details }
 }

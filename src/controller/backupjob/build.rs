@@ -67,6 +67,7 @@ pub fn backup(job: &BackupJob, name: &str, snapshot: &EtcdSnapshot, record: &Rec
     );
     backup.metadata.namespace = job.namespace();
     backup.metadata.labels = Some(labels(job));
+    backup.metadata.annotations = snapshot.uid().map(|uid| BTreeMap::from([(warden::SNAPSHOT_UID.to_owned(), uid)]));
     let parameters = Some(record.parameters.clone()).filter(|parameters| !parameters.is_empty());
     backup.status = Some(BackupStatus {
         phase: Some(phase::READY.to_owned()),

@@ -18,7 +18,7 @@ use crate::api::names::{self, warden};
 use crate::api::strategy::EtcdStrategySpec;
 use crate::api::{backupjob::reason, condition};
 use crate::checks::Known;
-use crate::rules::class::{Resolution, StrategyGroup, resolve};
+use crate::rules::class::{Resolution, StrategyGroup, leads_to_etcd, resolve};
 use crate::rules::template::{Data, RenderError, render_strategy};
 
 /// How long a job waits for what it needs before its snapshot begins: class, strategy, credentials, a cluster.
@@ -112,14 +112,11 @@ impl Plan {
 /// Whether a job is about etcd, and so ours; other controllers handle the rest.
 #[must_use]
 pub fn is_ours(job: &BackupJob, class: &Known<BackupClassView>) -> bool {
-    match class {
-        Known::Found(class) => match resolve(class, &job.spec.application_ref) {
-            Resolution::Etcd(..) => true,
-            Resolution::Elsewhere => false,
-            Resolution::NoEntry => job.spec.application_ref.is_etcd_application(),
-        },
-        Known::Absent | Known::Unknown(_) => job.spec.application_ref.is_etcd_application(),
-    }
+    let class = match class {
+        Known::Found(class) => Some(class.as_ref()),
+        Known::Absent | Known::Unknown(_) => None,
+    };
+    leads_to_etcd(class, &job.spec.application_ref)
 }
 
 /// Whether a job is over a strategy of upstream's group, on which its own controllers act while they are there. What has

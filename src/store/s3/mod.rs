@@ -6,9 +6,9 @@ mod upload;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::path::Path;
-use object_store::{Attribute, BackoffConfig, GetOptions, GetResult, ObjectStore, RetryConfig};
+use object_store::{Attribute, BackoffConfig, GetOptions, GetResult, ObjectStore, ObjectStoreExt, RetryConfig};
 
 pub(super) use download::S3Download;
 pub(super) use upload::S3Upload;
@@ -60,6 +60,8 @@ impl S3Object {
             .with_secret_access_key(location.credentials.secret_key.expose())
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_disable_tagging(true)
+            // One object is deleted by its own address, which every server knows.
+            .with_config(AmazonS3ConfigKey::DisableBulkDelete, "true")
             .with_http_connector(Connector(wire.clone()))
             .with_retry(RetryConfig {
                 backoff: BackoffConfig {
@@ -103,6 +105,13 @@ impl S3Object {
                     Err(error) => Err(error),
                 }
             }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn delete(&self) -> Result<(), Error> {
+        match self.client.delete(&self.path).await.map_err(|error| self.explain("delete", &error)) {
+            Ok(()) | Err(Error::ObjectMissing { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -175,10 +184,15 @@ fn head_of(found: &GetResult) -> Head {
     let metadata = |name: &'static str| {
         found.attributes.get(&Attribute::Metadata(name.into())).map(|value| value.as_ref().to_owned())
     };
+    let details = found.attributes.iter().filter_map(|(attribute, value)| match attribute {
+        Attribute::Metadata(name) => Some((name.to_string(), value.as_ref().to_owned())),
+        _ => None,
+    });
     Head {
         size: found.meta.size,
         version: found.meta.e_tag.clone(),
         owner: metadata(OWNER),
+        details: details.collect(),
         attempt: metadata(ATTEMPT),
     }
 }

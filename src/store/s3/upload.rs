@@ -12,20 +12,21 @@ use super::super::wire::Condition;
 use super::super::{ATTEMPT, Error, Head, OWNER, Ownership};
 use super::S3Object;
 
-/// Smallest part that S3 takes, and what memory is planned with.
-const PART: u64 = 5 << 20;
+/// What memory is planned with. S3 takes parts from 5 MiB on; fewer and larger ones cost a server less.
+const PART: u64 = 8 << 20;
 
 /// Most parts that S3 takes, less some for a database that grows meanwhile.
 const PARTS: u64 = 9_000;
 
-/// Parts on their way at a time.
-const IN_FLIGHT: usize = 3;
+/// Parts in memory at a time: all but one of them on their way, while that one is filled.
+const IN_FLIGHT: usize = 5;
 
 /// How long parts that are on their way are waited for when the upload is taken back, and how long that may take.
 const DRAIN: Duration = Duration::from_secs(5);
 const WITHDRAWAL: Duration = Duration::from_secs(12);
 
-type Sending = FuturesUnordered<BoxFuture<'static, object_store::Result<()>>>;
+/// Each gives back its part, so that the memory is used again.
+type Sending = FuturesUnordered<BoxFuture<'static, (object_store::Result<()>, Bytes)>>;
 
 /// A stream into a bucket.
 pub struct S3Upload {
@@ -35,6 +36,7 @@ pub struct S3Upload {
     attempt: String,
     part_size: usize,
     buffer: BytesMut,
+    spare: Vec<BytesMut>,
     multipart: Option<Box<dyn MultipartUpload>>,
     sending: Sending,
     sent: u64,
@@ -79,6 +81,7 @@ impl S3Upload {
             attempt: ownership.attempt.clone(),
             part_size,
             buffer: BytesMut::new(),
+            spare: Vec::new(),
             multipart: None,
             sending: FuturesUnordered::new(),
             sent: 0,
@@ -88,7 +91,7 @@ impl S3Upload {
     pub(in super::super) async fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             if self.buffer.capacity() == 0 {
-                self.buffer.reserve(self.part_size);
+                self.buffer = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(self.part_size));
             }
             let room = self.part_size - self.buffer.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -111,9 +114,10 @@ impl S3Upload {
         self.sent += part.len() as u64;
         if let Some(upload) = &mut self.multipart {
             // Spawned, so that parts move while the next one is being filled.
-            let sending = tokio::spawn(upload.put_part(PutPayload::from_bytes(part)));
+            let sending = tokio::spawn(upload.put_part(PutPayload::from_bytes(part.clone())));
             self.sending.push(Box::pin(async move {
-                sending.await.unwrap_or_else(|error| Err(object_store::Error::JoinError { source: error }))
+                let sent = sending.await.unwrap_or_else(|error| Err(object_store::Error::JoinError { source: error }));
+                (sent, part)
             }));
         }
         while self.sending.len() >= IN_FLIGHT {
@@ -124,8 +128,16 @@ impl S3Upload {
 
     async fn one_sent(&mut self) -> Result<(), Error> {
         match self.sending.next().await {
-            Some(Err(error)) => Err(self.object.explain("write", &error)),
-            Some(Ok(())) | None => Ok(()),
+            Some((Err(error), _)) => Err(self.object.explain("write", &error)),
+            Some((Ok(()), part)) => {
+                // Taken anew for each part, hundreds of them would leave a heap in pieces behind.
+                if let Ok(mut spare) = part.try_into_mut() {
+                    spare.clear();
+                    self.spare.push(spare);
+                }
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
