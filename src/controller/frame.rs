@@ -277,8 +277,9 @@ mod tests {
             object
         });
         let objects: Vec<_> = objects.collect();
-        for object in &objects {
-            writer.apply_watcher_event(&Event::Apply(object.clone()));
+        let events = objects.iter().cloned().map(Event::InitApply);
+        for event in std::iter::once(Event::Init).chain(events).chain([Event::InitDone]) {
+            writer.apply_watcher_event(&event);
         }
         let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
         let metrics = crate::runtime::metrics::Metrics::new("test", "1").unwrap();

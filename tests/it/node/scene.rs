@@ -75,8 +75,13 @@ impl Scene {
         self.apply(&cluster).await;
     }
 
+    /// Applies an object; our server, whom the API server asks about it, may have been killed a moment ago.
     pub async fn apply(&self, object: &Value) {
-        self.node.apply(&self.namespace, &object.to_string()).await;
+        let (client, yaml) = (self.node.client().await, object.to_string());
+        wait_for("an object to be applied", READY_WITHIN, async || {
+            self.node.try_apply(&client, &self.namespace, &yaml).await.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
     }
 
     pub async fn status(&self) -> EtcdClusterStatus {
@@ -109,7 +114,11 @@ impl Scene {
 
     pub async fn patch(&self, spec: &Value) {
         let patch = Patch::Merge(json!({ "spec": spec }));
-        self.clusters.patch("c", &PatchParams::default(), &patch).await.unwrap();
+        wait_for("the spec to be changed", READY_WITHIN, async || {
+            let patched = self.clusters.patch("c", &PatchParams::default(), &patch).await;
+            patched.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
     }
 
     pub async fn scale(&self, replicas: i32) {

@@ -5,9 +5,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tokio::process::Command;
+use tokio::sync::RwLockReadGuard;
 
 use crate::bed::Node;
-use crate::bed::installation::{installed, kubectl, restrict};
+use crate::bed::installation::{CALM, installed, kubectl, restrict};
 use crate::bed::node::HOST_NAME;
 use crate::bed::s3::OWNER;
 use crate::bed::tools::{tool, tree};
@@ -21,11 +22,14 @@ struct Walk {
     replicas: u32,
     endpoint: String,
     authority: PathBuf,
+    /// The scripts try nothing twice.
+    _calm: RwLockReadGuard<'static, ()>,
 }
 
 impl Walk {
     async fn start(version: &'static str, replicas: u32) -> Self {
         let node = installed().await;
+        let calm = CALM.read().await;
         let namespace = node.namespace("walk").await;
         restrict(node, &namespace);
         let s3 = node.s3().await;
@@ -39,6 +43,7 @@ impl Walk {
             authority: s3.authority().to_owned(),
             namespace,
             bucket,
+            _calm: calm,
         }
     }
 

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::scene::Scene;
 use crate::bed::etcd::Version;
+use crate::bed::installation::{CALM, NAMESPACE};
 
 /// A writer at work.
 struct Writer {
@@ -67,9 +68,22 @@ async fn write(scene: Arc<Scene>, stop: CancellationToken) -> Written {
     written
 }
 
-/// Kills both replicas of our server as a machine that fails would.
-fn kill_controllers(scene: &Scene) {
+/// Kills both replicas of our server as a machine that fails would, and waits until they are back.
+async fn kill_controllers(scene: &Scene) {
+    let _not_calm = CALM.write().await;
     scene.node.exec(&["sh", "-c", "kill -9 $(pgrep -f '^/etcd-warden serve')"]).unwrap();
+    let pods: Api<Pod> = Api::namespaced(scene.node.client().await, NAMESPACE);
+    crate::bed::wait_for("our server to be back", super::scene::READY_WITHIN, async || {
+        let found = pods.list(&ListParams::default()).await.map_err(|e| e.to_string())?;
+        let back = |pod: &&Pod| {
+            let status = pod.status.clone().unwrap_or_default();
+            let restarted = status.container_statuses.iter().flatten().any(|c| c.restart_count > 0);
+            restarted && status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        let count = found.iter().filter(back).count();
+        if count == 2 { Ok(()) } else { Err(format!("{count} are")) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,7 +95,7 @@ async fn no_acknowledged_write_is_lost_while_members_and_controllers_die() {
     // The controllers die in the middle of a rollout.
     scene.scale(3).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    kill_controllers(&scene);
+    kill_controllers(&scene).await;
     scene.reconciled(3).await;
 
     // A member dies, and another one's Pod is evicted.
