@@ -4,10 +4,10 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DynamicObject, Patch, PatchParams, PropagationPolicy};
 use kube::{Api, Client, Error, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::decide::Action;
-use super::observe::{Observed, clusters};
+use super::observe::{Observed, Remnant, clusters};
 use super::records::{record, restore_uid};
 use super::{build, release, volumes};
 use crate::api::common::APP_CLUSTER_NAME;
@@ -54,27 +54,12 @@ pub async fn apply(client: &Client, images: &build::Images, seen: &Observed, act
     let namespace = seen.job.namespace().unwrap_or_default();
     let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &namespace);
     let job = &seen.job;
-    let finalizers = |keep: bool| {
-        let others = job.finalizers().iter().filter(|name| *name != warden::RESTORE_FINALIZER).cloned();
-        others.chain(keep.then(|| warden::RESTORE_FINALIZER.to_owned())).collect::<Vec<_>>()
-    };
+    let mark = async |what, patch| (what, merge(&jobs, job, patch).await.map(drop));
     let (what, result) = match action {
-        Action::Hold => {
-            let patch = json!({"metadata": {"finalizers": finalizers(true)}});
-            ("hold the RestoreJob", merge(&jobs, job, patch).await.map(drop))
-        }
-        Action::Release => {
-            let patch = json!({"metadata": {"finalizers": finalizers(false)}});
-            ("release the RestoreJob", merge(&jobs, job, patch).await.map(drop))
-        }
-        Action::Guard => {
-            let patch = json!({"metadata": {"labels": {warden::GUARDS: APP_CLUSTER_NAME}}});
-            ("guard the cluster", merge(&jobs, job, patch).await.map(drop))
-        }
-        Action::Unguard => {
-            let patch = json!({"metadata": {"labels": {warden::GUARDS: null}}});
-            ("end the guard of the cluster", merge(&jobs, job, patch).await.map(drop))
-        }
+        Action::Hold => mark("hold the RestoreJob", held(job, true)).await,
+        Action::Release => mark("release the RestoreJob", held(job, false)).await,
+        Action::Guard => mark("guard the cluster", guarding(Some(APP_CLUSTER_NAME))).await,
+        Action::Unguard => mark("end the guard of the cluster", guarding(None)).await,
         Action::Record(fact) => {
             let records: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
             let made = create(&records, &record(job, fact)).await.map(drop);
@@ -112,17 +97,9 @@ pub async fn apply(client: &Client, images: &build::Images, seen: &Observed, act
             let deleted = delete(&clusters(client, &namespace), &target, PropagationPolicy::Foreground).await;
             ("delete the EtcdCluster", deleted.map(drop))
         }
-        Action::SpareCluster { uid } => {
-            let patch = json!({"metadata": {"uid": uid, "annotations": {warden::SPARED_BY: restore_uid(job)}}});
-            let patched = clusters(client, &namespace).patch(APP_CLUSTER_NAME, &params(), &Patch::Merge(patch)).await;
-            ("leave the old EtcdCluster standing", patched.map(drop))
-        }
+        Action::SpareCluster { uid } => ("leave the old EtcdCluster standing", spare(client, job, uid).await),
         Action::FreeMember { member, keep } => {
-            let members: Api<EtcdMember> = Api::namespaced(client.clone(), &namespace);
-            let seen = json!({"uid": member.uid, "resourceVersion": member.resource_version, "finalizers": keep});
-            let patch = Patch::Merge(json!({"metadata": seen}));
-            let freed = members.patch_metadata(&member.name, &params(), &patch).await.map(drop);
-            ("take the finalizer off a member", gone_already(freed))
+            ("take the finalizer off a member", free(client, &namespace, member, keep).await)
         }
         Action::CreateCluster { capture, start } => {
             let cluster: DynamicObject = build::cluster(job, capture, start).ok_or(Fault::Capture)?;
@@ -131,6 +108,29 @@ pub async fn apply(client: &Client, images: &build::Images, seen: &Observed, act
         }
     };
     result.map_err(|source| Fault::Api { what: what.to_owned(), source })
+}
+
+fn held(job: &RestoreJob, keep: bool) -> Value {
+    let others = job.finalizers().iter().filter(|name| *name != warden::RESTORE_FINALIZER).cloned();
+    let all: Vec<String> = others.chain(keep.then(|| warden::RESTORE_FINALIZER.to_owned())).collect();
+    json!({"metadata": {"finalizers": all}})
+}
+
+fn guarding(cluster: Option<&str>) -> Value {
+    json!({"metadata": {"labels": {warden::GUARDS: cluster}}})
+}
+
+async fn spare(client: &Client, job: &RestoreJob, uid: &str) -> Result<(), Error> {
+    let patch = json!({"metadata": {"uid": uid, "annotations": {warden::SPARED_BY: restore_uid(job)}}});
+    let clusters = clusters(client, &job.namespace().unwrap_or_default());
+    clusters.patch(APP_CLUSTER_NAME, &params(), &Patch::Merge(patch)).await.map(drop)
+}
+
+async fn free(client: &Client, namespace: &str, member: &Remnant, keep: &[String]) -> Result<(), Error> {
+    let members: Api<EtcdMember> = Api::namespaced(client.clone(), namespace);
+    let seen = json!({"uid": member.uid, "resourceVersion": member.resource_version, "finalizers": keep});
+    let patch = Patch::Merge(json!({"metadata": seen}));
+    gone_already(members.patch_metadata(&member.name, &params(), &patch).await.map(drop))
 }
 
 /// A name that is taken: the next look sees by whom.

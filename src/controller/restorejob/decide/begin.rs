@@ -12,7 +12,7 @@ use crate::controller::restorejob::build::Rehearse;
 use crate::controller::restorejob::facts::{Capture, Fact, Inputs, Preflight};
 use crate::controller::restorejob::observe::{Observed, Rehearsing};
 use crate::controller::restorejob::options::{Options, RevisionBump};
-use crate::controller::restorejob::source::{self, Unusable};
+use crate::controller::restorejob::source::{self, Source, Unusable};
 use crate::controller::restorejob::status::rehearsed;
 
 pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
@@ -62,9 +62,14 @@ pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
         }
         Known::Absent => {}
     }
+    begin(seen, options, application, source)
+}
+
+/// Holds the job and records what it was asked for.
+fn begin(seen: &Observed, options: Options, application: &TypedReference, source: Source) -> Plan {
     let inputs = Inputs {
         job: seen.job.name_any(),
-        backup: name.clone(),
+        backup: seen.job.spec.backup_ref.name.clone(),
         source,
         application: TypedReference {
             api_group: Some(application.application_group().to_owned()),
