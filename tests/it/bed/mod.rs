@@ -20,6 +20,7 @@ pub mod control_plane;
 pub mod creates;
 pub mod etcd;
 pub mod fault_proxy;
+pub mod guides;
 pub mod installation;
 pub mod leash;
 pub mod node;

@@ -4,6 +4,7 @@ mod admission;
 mod bed;
 mod bench;
 mod clusters;
+mod platform;
 mod scene;
 mod snapshots;
 mod walkthrough;
