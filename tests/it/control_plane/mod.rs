@@ -21,4 +21,5 @@ mod restore_stage;
 mod restores;
 mod restores_with_pods;
 mod stand_in_kubelet;
+mod takeover;
 mod two_replicas;
