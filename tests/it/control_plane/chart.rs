@@ -80,8 +80,13 @@ async fn the_account_may_do_what_serving_needs_and_uninstalling_leaves_nothing_t
     let forbidden: Vec<&str> = log.lines().filter(|line| line.to_lowercase().contains("forbidden")).collect();
     assert!(forbidden.is_empty(), "{forbidden:#?}");
 
+    let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &tenant);
+    let spec = serde_json::from_value(json!({"backupRef": {"name": "b"}})).unwrap();
+    jobs.create(&PostParams::default(), &RestoreJob::new("job", spec)).await.unwrap();
+
     // The worst order: nobody is there to answer any more, and the configurations still say Fail.
     leash.kill(daemon);
+    what_must_go_on_does_and_the_guard_holds(&client, &tenant).await;
     helm(bed.kubeconfig(), &["uninstall", "etcd-warden"]);
     wait_for("the webhook configurations to go with the installation", SOON, async || {
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
@@ -101,6 +106,38 @@ async fn the_account_may_do_what_serving_needs_and_uninstalling_leaves_nothing_t
     }
     let clusters: Api<EtcdCluster> = Api::namespaced(client, &tenant);
     assert!(clusters.get("etcd").await.unwrap().metadata.deletion_timestamp.is_none());
+}
+
+/// With nobody answering: statuses, metadata and finalizers can be written, and the guard refuses in its own words.
+async fn what_must_go_on_does_and_the_guard_holds(client: &Client, tenant: &str) {
+    let clusters: Api<EtcdCluster> = Api::namespaced(client.clone(), tenant);
+    let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), tenant);
+    let edit = PatchParams::default();
+    let refused = create(client, tenant, &cluster("other", 1)).await.unwrap_err();
+    assert!(refused.contains("failed calling webhook"), "{refused}");
+    let status = Patch::Merge(json!({"status": {"readyMembers": 2}}));
+    let stored = clusters.patch_status("etcd", &edit, &status).await.unwrap();
+    assert_eq!(stored.status.unwrap().ready_members, Some(2));
+    for finalizers in [json!(["example.com/hold"]), json!(null)] {
+        let metadata = json!({"metadata": {"finalizers": finalizers, "labels": {"a": "b"}}});
+        clusters.patch("etcd", &edit, &Patch::Merge(metadata)).await.unwrap();
+    }
+
+    let guards = json!({"metadata": {"labels": {"etcd-warden.io/guards": "etcd"}}});
+    jobs.patch("job", &edit, &Patch::Merge(guards)).await.unwrap();
+    wait_for("the guard to refuse", SOON, async || {
+        let refused = clusters.patch("etcd", &edit, &Patch::Merge(json!({"spec": {"replicas": 5}}))).await;
+        let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
+        if said.contains("RestoreJob job is restoring this EtcdCluster") { Ok(()) } else { Err(said) }
+    })
+    .await;
+    clusters.patch_status("etcd", &edit, &status).await.unwrap();
+    // Of a restore, too, the last finalizer can go.
+    for finalizers in [json!(["etcd-warden.io/restore"]), json!(null)] {
+        let metadata = json!({"metadata": {"finalizers": finalizers}});
+        jobs.patch("job", &edit, &Patch::Merge(metadata)).await.unwrap();
+    }
+    jobs.delete("job", &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]
