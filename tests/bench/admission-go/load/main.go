@@ -33,6 +33,21 @@ type question struct {
 	body []byte
 }
 
+// bearer says who asks, where that matters.
+type bearer struct {
+	token string
+	inner *http.Transport
+}
+
+func (b *bearer) RoundTrip(request *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		request.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.inner.RoundTrip(request)
+}
+
+func (b *bearer) CloseIdleConnections() { b.inner.CloseIdleConnections() }
+
 func main() {
 	url := flag.String("url", "", "https://host:port")
 	authority := flag.String("ca", "", "PEM file of the authority to trust")
@@ -40,9 +55,10 @@ func main() {
 	connections := flag.Int("connections", 16, "how many ask at a time")
 	rate := flag.Float64("rate", 0, "requests a second; as fast as they are answered where 0")
 	duration := flag.Duration("duration", 5*time.Second, "how long")
-	direct := flag.Bool("api-server", false, "create objects at an API server, without storing them, instead of asking a webhook")
+	token := flag.String("token", "", "create objects at an API server with this token, without storing them, instead of asking a webhook")
 	once := flag.Bool("until-answered", false, "only wait for the first answer")
 	flag.Parse()
+	direct := *token != ""
 
 	pem, err := os.ReadFile(*authority)
 	if err != nil {
@@ -50,24 +66,24 @@ func main() {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
-	client := &http.Client{Transport: &http.Transport{
+	client := &http.Client{Transport: &bearer{token: *token, inner: &http.Transport{
 		TLSClientConfig:     &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}},
 		MaxIdleConnsPerHost: *connections, MaxConnsPerHost: *connections,
-	}}
-	questions, err := read(*cases, *direct)
+	}}}
+	questions, err := read(*cases, direct)
 	if err != nil {
 		log.Fatal(err)
 	}
 	if *once {
 		for {
-			if _, err := ask(client, *url, questions[0], *direct); err == nil {
+			if _, err := ask(client, *url, questions[0], direct); err == nil {
 				return
 			}
 			client.CloseIdleConnections()
 			time.Sleep(2 * time.Millisecond)
 		}
 	}
-	run(client, *url, questions, *direct, *connections, *rate, *duration)
+	run(client, *url, questions, direct, *connections, *rate, *duration)
 }
 
 func run(client *http.Client, url string, questions []question, direct bool, connections int, rate float64, duration time.Duration) {
