@@ -177,8 +177,7 @@ struct Refused(StatusCode, String);
 
 async fn answer(service: &Service, request: HttpRequest, question: Question) -> Result<Value, Refused> {
     require_readable(request.headers(), question)?;
-    let slow = |_| Refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".to_owned());
-    let held = tokio::time::timeout(BODY_WITHIN, service.turns.read(request)).await.map_err(slow)??;
+    let held = service.turns.read(request).await?;
     let size = held.bytes.len();
     // The semaphore is never closed; without a permit the work is done all the same.
     let _turn = service.turns.judged.acquire().await;
@@ -215,7 +214,13 @@ impl Turns {
         let told = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
         let mut stream = request.into_body().into_data_stream();
         let (mut kept, mut seen, mut place) = (Vec::new(), 0usize, None);
-        while let Some(chunk) = stream.next().await {
+        let mut patience = BODY_WITHIN;
+        loop {
+            // Only the client's own time is held against it, not the time that it waits for a place.
+            let asked = Instant::now();
+            let slow = |_| Refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".to_owned());
+            let Some(chunk) = tokio::time::timeout(patience, stream.next()).await.map_err(slow)? else { break };
+            patience = patience.saturating_sub(asked.elapsed());
             let chunk = chunk.map_err(|error| Refused(StatusCode::BAD_REQUEST, chain(&error)))?;
             seen = seen.saturating_add(chunk.len());
             if seen > DISCARD_LIMIT {

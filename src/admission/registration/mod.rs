@@ -74,7 +74,7 @@ impl Registration {
     /// Registers, and keeps the registration until somebody deletes it.
     pub async fn keep(mut self) {
         let mut others = Others::default();
-        let mut told = String::new();
+        let (mut told, mut again) = (String::new(), false);
         let mut state = self.install(&mut others).await;
         self.gate.ready();
         while let State::Kept { enforcing } = state {
@@ -87,7 +87,10 @@ impl Registration {
                 }),
                 Ok(()) => {
                     told.clear();
-                    self.wait().await;
+                    // What could not be put right is not left for the next look.
+                    if !std::mem::take(&mut again) {
+                        self.wait().await;
+                    }
                     self.put_right(true, &mut others).await
                 }
                 Err(why) => {
@@ -97,7 +100,10 @@ impl Registration {
             };
             match next {
                 Ok(next) => state = next,
-                Err(error) => tell("webhook configuration not put right", k8s::error::message(&error), &mut told),
+                Err(error) => {
+                    again = true;
+                    tell("webhook configuration not put right", k8s::error::message(&error), &mut told);
+                }
             }
             if !told.is_empty() {
                 tokio::time::sleep(RETRY).await;
