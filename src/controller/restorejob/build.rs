@@ -170,8 +170,7 @@ pub fn preflight(job: &RestoreJob, rehearse: &Rehearse, images: &Images) -> Opti
     let access = s3_access(&inputs.source.s3);
     let mut mounts = vec![read_only(TOOLS_VOLUME, TOOLS_DIR), writable(SCRATCH_VOLUME, SCRATCH_DIR)];
     mounts.extend(access.mounts);
-    let mut env = preflight_env(cluster, inputs, *bump);
-    env.extend(access.env);
+    let env = preflight_env(cluster, inputs, *bump).into_iter().chain(access.env).collect();
     let container =
         |name: &str, image: String, program: String, env: Vec<EnvVar>, mounts: Vec<VolumeMount>| Container {
             name: name.to_owned(),
