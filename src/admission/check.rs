@@ -65,21 +65,20 @@ pub(super) fn check(
 }
 
 fn question(text: &str) -> Result<(Vec<Placed>, Question), String> {
-    let mut unreadable = Vec::new();
-    let mut subjects = read("body", text, &mut unreadable);
-    if let Some(first) = unreadable.into_iter().next() {
-        return Err(first);
-    }
-    if let [only] = subjects.as_mut_slice()
-        && only.object.get("kind").is_none()
-        && only.object.get("objects").is_some()
-    {
-        let mut question: Question = serde_json::from_value(only.object.take())
-            .map_err(|error| format!("the question cannot be read: {error}"))?;
+    // An object of Kubernetes has a kind; a question has none.
+    let asked = serde_json::from_str::<Value>(text).ok();
+    if let Some(asked) = asked.filter(|asked| asked.get("kind").is_none() && asked.get("objects").is_some()) {
+        let mut question: Question =
+            serde_json::from_value(asked).map_err(|error| format!("the question cannot be read: {error}"))?;
         let objects = std::mem::take(&mut question.objects);
         return Ok((placed("objects", objects), question));
     }
-    Ok((subjects, Question::default()))
+    let mut unreadable = Vec::new();
+    let subjects = read("body", text, &mut unreadable);
+    match unreadable.into_iter().next() {
+        Some(first) => Err(first),
+        None => Ok((subjects, Question::default())),
+    }
 }
 
 fn placed(list: &str, objects: Vec<Value>) -> Vec<Placed> {
