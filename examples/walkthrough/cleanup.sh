@@ -22,6 +22,8 @@ remove_if $backups backupjobs -n "$NAMESPACE" "$BACKUPJOB_NAME"
 [[ -z $backup ]] || remove_if $backups backups -n "$NAMESPACE" "$backup"
 remove_if etcd-operator.cozystack.io/v1alpha2 etcdsnapshots -n "$NAMESPACE" \
   -l "backups.cozystack.io/owned-by.BackupJobName=$BACKUPJOB_NAME"
+# The snapshots that restores took of the old data before they began.
+remove_if etcd-operator.cozystack.io/v1alpha2 etcdsnapshots -n "$NAMESPACE" -l etcd-warden.io/restore-job-uid
 if served apps.cozystack.io/v1alpha1 etcds; then
   remove -n "$NAMESPACE" etcds.apps.cozystack.io "$ETCD_NAME"
 else
