@@ -34,6 +34,12 @@ pub fn cluster_labels(cluster: &str) -> Labels {
     .into()
 }
 
+/// Whether etcd shall ask for a password, as the spec has it.
+#[must_use]
+pub fn wants_auth(cluster: &EtcdCluster) -> bool {
+    cluster.spec.auth.as_ref().and_then(|auth| auth.enabled) == Some(true)
+}
+
 /// Labels of everything that belongs to a member.
 #[must_use]
 pub fn member_labels(cluster: &str, member: &str) -> Labels {

@@ -48,12 +48,6 @@ pub fn same_target(one: &Target, other: &Target) -> bool {
     plain(one) == plain(other)
 }
 
-/// Whether etcd shall ask for a password.
-#[must_use]
-pub fn wants_auth(cluster: &EtcdCluster) -> bool {
-    cluster.spec.auth.as_ref().is_some_and(|auth| auth.enabled == Some(true))
-}
-
 /// Labels of the cluster's own objects, with those that the user wants in addition.
 fn labels(cluster: &EtcdCluster) -> Labels {
     shape::cluster_labels(&cluster.name_any())

@@ -11,6 +11,7 @@ use super::observe::{Observed, Seen};
 use super::{build, form, scale};
 use crate::api::etcdcluster::Observed as Target;
 use crate::controller::seen::Owned;
+use crate::controller::shape;
 
 /// Pause between two looks at an etcd that is about to do something.
 pub const FAST: Duration = Duration::from_millis(200);
@@ -277,7 +278,7 @@ pub fn decide(seen: &Observed, _now: Timestamp) -> Plan {
 fn wants_auth(seen: &Observed) -> bool {
     let latched = seen.cluster.status.as_ref().is_some_and(|status| status.auth_enabled == Some(true));
     let serves = target(seen).is_some_and(|target| target.replicas > 0);
-    build::wants_auth(&seen.cluster) && !latched && serves && is_complete(seen)
+    shape::wants_auth(&seen.cluster) && !latched && serves && is_complete(seen)
 }
 
 /// Services come first: without the headless one no member finds another.

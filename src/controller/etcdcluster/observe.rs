@@ -135,11 +135,12 @@ pub enum Certificates {
 /// What etcd tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etcd {
-    /// Cluster id.
+    /// Cluster id; zero where nobody can log in.
     pub cluster_id: u64,
-    /// Members.
+    /// Members; none where nobody can log in.
     pub members: Vec<Listed>,
-    /// Whether it asks for a password; only asked of one that is about to form a cluster.
+    /// Whether it asks for a password; only asked of one that is about to form a cluster. Where the spec names a
+    /// password, that one has opened it.
     pub auth_is_on: bool,
 }
 
@@ -291,8 +292,18 @@ async fn dial_with(seen: &Observed, material: &access::Material) -> Result<crate
     access::dial_any(&doors, material).await
 }
 
+/// Data that was restored brings its users along, before this cluster's status says that it has any.
 async fn ask(reader: &Reader, seen: &Observed) -> Result<Etcd, access::Error> {
-    let client = dial_voter(reader, seen).await?;
+    let mut client = dial_voter(reader, seen).await?;
+    let forms = decide::cluster_id(seen).is_none();
+    let auth_is_on = forms && client.auth_is_on().await.map_err(access::Error::Etcd)?;
+    if auth_is_on {
+        if !shape::wants_auth(&seen.cluster) {
+            return Ok(Etcd { cluster_id: 0, members: Vec::new(), auth_is_on });
+        }
+        let root = access::root(&reader.context.client, &seen.cluster).await?;
+        client = dial_voter_as(reader, seen, root).await?;
+    }
     let (cluster_id, members) = client.cluster().await?;
     let members = members
         .into_iter()
@@ -303,8 +314,6 @@ async fn ask(reader: &Reader, seen: &Observed) -> Result<Etcd, access::Error> {
             is_learner: member.is_learner,
         })
         .collect();
-    let forms = decide::cluster_id(seen).is_none();
-    let auth_is_on = forms && client.auth_is_on().await.map_err(access::Error::Etcd)?;
     Ok(Etcd { cluster_id, members, auth_is_on })
 }
 

@@ -9,6 +9,7 @@ use super::decide::{Plan, Situation, Step, cluster_id, is_complete, running};
 use super::observe::{Observed, Seen};
 use crate::api::condition::{self, Finding};
 use crate::api::etcdcluster::{DEFAULT_PROGRESS_DEADLINE_SECONDS, EtcdClusterStatus, condition_type, reason};
+use crate::controller::seen::Asked;
 use crate::controller::shape;
 
 /// What went wrong while a plan was carried out.
@@ -36,6 +37,10 @@ pub fn compute(seen: &Observed, plan: &Plan, failure: Option<&Failure>, now: Tim
     }
     if let Situation::Formed(id) = &plan.situation {
         status.cluster_id = Some(shape::hex_id(*id));
+        // Restored users: everybody logs in from now on.
+        if matches!(&seen.etcd, Asked::Answered(etcd) if etcd.auth_is_on) {
+            status.auth_enabled = Some(true);
+        }
         let founder = super::decide::founder(seen).and_then(|founder| founder.member.status.as_ref());
         status.restored = founder.and_then(|founder| founder.restored.clone());
     }

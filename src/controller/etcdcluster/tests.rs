@@ -467,6 +467,9 @@ fn m5_restored_data_that_asks_for_a_password_is_named_and_taken_up_once_the_spec
     world.settle();
     assert_eq!(world.condition("Available").0, "True");
     assert_eq!(world.condition("Degraded").0, "False");
+    // Our password opened it: from then on it is used, and there is nothing to switch on.
+    assert_eq!(world.cluster.status.as_ref().unwrap().auth_enabled, Some(true));
+    assert_eq!(world.auth_enabled, 0);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::api::etcdmember::EtcdMember;
 use crate::api::names;
 use crate::controller::access::{self, Door};
 use crate::controller::frame::chain;
-use crate::controller::pods;
 use crate::controller::seen::{Asked, Owned, hex};
+use crate::controller::{pods, shape};
 use crate::k8s::{error as api_error, owner};
 
 /// The cluster that a member belongs to.
@@ -191,28 +191,42 @@ async fn myself(reader: &Reader, observed: &Observed) -> Asked<Myself> {
     let Some(address) = pods::address(pod).filter(|_| !known && pods::is_running(pod, build::CONTAINER)) else {
         return Asked::No;
     };
-    let answer = async {
-        let material = access::material(&reader.context.client, cluster).await?;
-        let client = access::dial(Door { member: &observed.member, address }, &material).await?;
-        let status = client.status().await?;
-        Ok::<_, access::Error>(Myself {
-            member_id: status.header.map_or(0, |header| header.member_id),
-            version: Some(status.version),
-            is_learner: status.is_learner,
-            errors: status.errors,
-        })
+    let door = Door { member: &observed.member, address };
+    let kube = &reader.context.client;
+    let answer = match access::material(kube, cluster).await {
+        Ok(material) => tell(door, &material).await.map_err(|error| (error, material)),
+        Err(error) => return Asked::Failed(chain(&error)),
     };
-    match answer.await {
+    match answer {
+        // Alone, and before anybody has switched authentication on: its users were restored with its data.
+        Err((error, material)) if error.asks_for_password() && founds(observed) && shape::wants_auth(cluster) => {
+            asked(async { tell(door, &material.with(access::root(kube, cluster).await?)).await }.await)
+        }
         // It answers, but lets nobody in whom it does not know yet: learners take no logins.
-        Err(error) if error.asks_for_password() => asked(by_siblings(reader, observed).await),
-        answer => asked(answer),
+        Err((error, _)) if error.asks_for_password() && !founds(observed) => asked(by_siblings(reader, observed).await),
+        answer => asked(answer.map_err(|(error, _)| error)),
     }
+}
+
+/// Whether it is there before all others.
+fn founds(observed: &Observed) -> bool {
+    observed.member.spec.bootstrap == Some(true) && observed.siblings.is_empty()
+}
+
+async fn tell(door: Door<'_>, material: &access::Material) -> Result<Myself, access::Error> {
+    let status = access::dial(door, material).await?.status().await?;
+    Ok(Myself {
+        member_id: status.header.map_or(0, |header| header.member_id),
+        version: Some(status.version),
+        is_learner: status.is_learner,
+        errors: status.errors,
+    })
 }
 
 /// What the voters tell of this member.
 async fn by_siblings(reader: &Reader, observed: &Observed) -> Result<Myself, access::Error> {
     let members = dial_sibling(reader, observed).await?.member_list(true).await?;
-    let url = crate::controller::shape::peer_url(&observed.member);
+    let url = shape::peer_url(&observed.member);
     let me = members.into_iter().find(|listed| !listed.name.is_empty() && listed.peer_urls.contains(&url));
     let me = me.ok_or(access::Error::Nobody)?;
     Ok(Myself { member_id: me.id, version: None, is_learner: me.is_learner, errors: Vec::new() })
@@ -265,7 +279,7 @@ async fn roster(reader: &Reader, observed: &Observed) -> Asked<Roster> {
         let client = dial_sibling(reader, observed).await?;
         let members = client.member_list(true).await?;
         let leader = client.status().await?.leader;
-        let url = crate::controller::shape::peer_url(&observed.member);
+        let url = shape::peer_url(&observed.member);
         let known = member_id(&observed.member).and_then(|id| u64::from_str_radix(id, 16).ok());
         let is_me = |id: u64, urls: &[String]| known.map_or_else(|| urls.contains(&url), |known| known == id);
         let me = members.iter().find(|listed| is_me(listed.id, &listed.peer_urls)).map(|listed| listed.id);

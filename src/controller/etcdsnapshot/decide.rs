@@ -11,6 +11,7 @@ use crate::api::etcdcluster::EtcdCluster;
 use crate::api::etcdsnapshot::{phase, reason};
 use crate::controller::agent_pod::Ended;
 use crate::controller::seen::Owned;
+use crate::controller::shape;
 
 /// How long a snapshot may wait for what has to come first.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
@@ -182,8 +183,7 @@ fn begin(seen: &Observed, agent_image: Option<&str>, now: Timestamp) -> Plan {
 
 /// The password would be refused, or not asked for, until the cluster has latched its authentication.
 fn waits_for_auth(cluster: &EtcdCluster) -> bool {
-    let wanted = cluster.spec.auth.as_ref().and_then(|auth| auth.enabled) == Some(true);
-    wanted && cluster.status.as_ref().and_then(|status| status.auth_enabled) != Some(true)
+    shape::wants_auth(cluster) && cluster.status.as_ref().and_then(|status| status.auth_enabled) != Some(true)
 }
 
 /// How a Job ended, and when.

@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::bed::etcd::Version;
+use crate::bed::pki::Authority;
 use crate::bed::stand_in::Plane;
 use crate::bed::stand_in::plane::{S3_AUTHORITY, S3_HOST, S3_SECRET, s3};
 use crate::bed::tools::tree;
@@ -50,15 +51,38 @@ pub struct Stage<'a> {
     pub plane: &'a Plane,
     pub namespace: String,
     pub client: Client,
+    /// Whether its cluster speaks TLS and asks for a password.
+    secured: bool,
 }
+
+/// Root's password where there is one.
+const PASSWORD: &str = "s3cret of root";
 
 impl<'a> Stage<'a> {
     /// A namespace with credentials, class, strategy and HelmRelease.
     pub async fn set(plane: &'a Plane) -> Self {
         let namespace = plane.namespace_with_store("restore").await;
         s3().await.bucket(&namespace).await;
-        let this = Self { plane, client: plane.client().await, namespace };
+        let this = Self { plane, client: plane.client().await, namespace, secured: false };
         this.ground().await;
+        this
+    }
+
+    /// The same for a cluster with TLS whose clients, ours among them, have nothing but a password.
+    pub async fn set_secured(plane: &'a Plane) -> Self {
+        let this = Self { secured: true, ..Self::set(plane).await };
+        let authority = Authority::new("clusters");
+        let members = format!("*.etcd.{}.svc", this.namespace);
+        let pair = authority.issue("etcd", None, &[&members, "localhost", "127.0.0.1"]);
+        let root = json!({"username": "root", "password": PASSWORD});
+        for (name, type_, data) in [
+            ("server", "Opaque", json!({"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.pem()})),
+            ("root", "kubernetes.io/basic-auth", root),
+        ] {
+            this.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": type_,
+                "stringData": data}))
+                .await;
+        }
         this
     }
 
@@ -100,9 +124,13 @@ impl<'a> Stage<'a> {
 
     /// A cluster of so many members that holds `key=old`.
     pub async fn cluster(&self, replicas: i32) -> EtcdCluster {
+        let mut spec = json!({"version": Version::V3_6.number(), "replicas": replicas, "storage": {"size": "512Mi"}});
+        if self.secured {
+            spec["tls"] = json!({"client": {"serverSecretRef": {"name": "server"}}});
+            spec["auth"] = json!({"enabled": true, "rootCredentialsSecretRef": {"name": "root"}});
+        }
         self.apply(&json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
-            "metadata": {"name": "etcd", "labels": {"app": "etcd"}},
-            "spec": {"version": Version::V3_6.number(), "replicas": replicas, "storage": {"size": "512Mi"}}}))
+            "metadata": {"name": "etcd", "labels": {"app": "etcd"}}, "spec": spec}))
             .await;
         let cluster = self.ready_cluster().await;
         self.put("key", "old").await;
@@ -126,7 +154,9 @@ impl<'a> Stage<'a> {
 
     pub async fn try_etcdctl(&self, arguments: &[&str]) -> Result<String, String> {
         let pod = self.pod().await?;
-        self.plane.etcdctl(&pod, arguments).await.map(|said| said.trim().to_owned())
+        let user = format!("--user=root:{PASSWORD}");
+        let arguments: Vec<&str> = self.secured.then_some(user.as_str()).iter().chain(arguments).copied().collect();
+        self.plane.etcdctl(&pod, &arguments).await.map(|said| said.trim().to_owned())
     }
 
     pub async fn etcdctl(&self, arguments: &[&str]) -> String {

@@ -68,6 +68,35 @@ async fn what_was_backed_up_comes_back_and_what_came_later_is_gone() {
     assert!(revision(&stage).await > before + 900_000);
 }
 
+/// M5: the passwords come back with the data, and nobody but root with its password is let in, us included.
+#[tokio::test]
+async fn a_cluster_that_asks_for_a_password_comes_back_and_asks_for_it() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let stage = Stage::set_secured(&plane).await;
+    let old = stage.cluster(3).await;
+    stage.back_up().await;
+    stage.ask("r", &json!({})).await;
+    let done = stage.end("r").await;
+    assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");
+    let new = stage.ready_cluster().await;
+    assert_ne!(new.uid(), old.uid());
+    assert_eq!(new.status.unwrap().auth_enabled, Some(true));
+    assert_eq!(stage.is_old().await, Ok(true));
+    let stranger = plane.etcdctl(&stage.pod().await.unwrap(), &["get", "key"]).await;
+    assert!(stranger.is_err_and(|why| why.contains("user name is empty")));
+
+    // Rolled back, the old data asks for it, too.
+    stage.write_later().await;
+    stage.ask("aborted", &json!({})).await;
+    stage.gone(&stage.ready_cluster().await).await;
+    stage.annotate("aborted", "etcd-warden.io/abort", "true").await;
+    let failed = stage.end("aborted").await;
+    assert!(failed.message.as_ref().unwrap().starts_with("rolled back"), "{failed:?}");
+    assert_eq!(stage.ready_cluster().await.status.unwrap().auth_enabled, Some(true));
+    assert_eq!(stage.is_old().await, Ok(false));
+}
+
 async fn revision(stage: &Stage<'_>) -> i64 {
     let said = stage.etcdctl(&["endpoint", "status", "--write-out=json"]).await;
     let status: serde_json::Value = serde_json::from_str(&said).unwrap();

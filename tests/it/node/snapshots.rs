@@ -63,7 +63,6 @@ fn secured(more: &Value) -> Value {
     spec
 }
 
-#[ignore = "open: the member never hears from its restored etcd, see docs/restore.md"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secured_cluster_of_3_5_comes_back_as_3_6_in_another_namespace() {
     let authority = Authority::new("clusters");

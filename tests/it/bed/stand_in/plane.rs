@@ -127,9 +127,13 @@ impl Plane {
     /// Runs etcdctl of the host against one member, at its Pod's address; gives its output, or what it complains about.
     pub async fn etcdctl(&self, pod: &Pod, arguments: &[&str]) -> Result<String, String> {
         let address = pod.status.as_ref().and_then(|s| s.pod_ip.as_ref()).ok_or("the Pod has no address")?;
-        let endpoint = format!("http://{address}:2379");
+        let secured = serde_json::to_string(&pod.spec).is_ok_and(|spec| spec.contains("client-urls=https:"));
+        let endpoint = format!("{}://{address}:2379", if secured { "https" } else { "http" });
         let mut command = tokio::process::Command::new(Version::V3_6.etcdctl());
         command.args(["--endpoints", &endpoint, "--command-timeout=5s"]).args(arguments).kill_on_drop(true);
+        if secured {
+            command.args(["--insecure-transport=false", "--insecure-skip-tls-verify"]);
+        }
         let output = command.output().await.map_err(|e| e.to_string())?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
