@@ -18,6 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt};
 use prometheus::IntGauge;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::build::{Endpoint, NAME, REQUIRED, Wanted};
@@ -31,6 +32,10 @@ pub(super) use selfcheck::question as self_check_question;
 
 /// Pause between two tries while something is not yet as it should be.
 const RETRY: Duration = Duration::from_millis(500);
+/// What the API server names when it refuses because it has not found the kind of a policy's parameters.
+const PARAMETERS: &str = "paramKind";
+/// How long the API server may take to find a kind that a policy asks about: it looks twice a minute.
+const FIND: Duration = Duration::from_secs(75);
 /// Looks at the source of the certificate between two looks at the configurations while all is well.
 const WATCH: u32 = 6;
 
@@ -76,6 +81,7 @@ impl Registration {
         let mut others = Others::default();
         let (mut told, mut again) = (String::new(), false);
         let mut state = self.install(&mut others).await;
+        self.await_guard().await;
         self.gate.ready();
         while let State::Kept { enforcing } = state {
             self.enforcing.set(enforcing.into());
@@ -127,6 +133,22 @@ impl Registration {
                     tokio::time::sleep(RETRY).await;
                 }
             }
+        }
+    }
+
+    /// Right after an installation the API server refuses every EtcdCluster, until it has found the kind that the guard's
+    /// policy asks about. Whoever waits for us to be ready shall not meet that; but what else is asked of us does not wait
+    /// for ever for a policy that cannot work.
+    async fn await_guard(&self) {
+        let until = Instant::now() + FIND;
+        let mut told = String::new();
+        while let Err(why) = selfcheck::ask(&self.client, &self.namespace).await
+            && why.contains(PARAMETERS)
+            && Instant::now() < until
+        {
+            self.gate.not_ready(format!("EtcdClusters are refused before we are asked: {why}"));
+            tell("EtcdClusters are refused before we are asked", why, &mut told);
+            tokio::time::sleep(RETRY).await;
         }
     }
 

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 const TOOLS: &str = "test/tools:1";
 const SOON: Duration = Duration::from_mins(1);
+/// How many writes to the API server the way of a Pod to Running may last at most.
+const RUN_IN_WRITES: u32 = 20;
 
 /// A control plane with all its controllers, and the stand-in on it. Fields are dropped in this order.
 struct Bed {
@@ -358,11 +360,15 @@ spec:
     assert!(bed.kubelet.running().is_empty());
 }
 
+/// A pause of ours would be many times what the API server takes to write, on any machine.
 #[tokio::test]
-async fn a_pod_can_run_within_200_milliseconds() {
+async fn a_pod_runs_as_soon_as_the_api_server_has_told_of_it() {
     let bed = Bed::start(Images::none()).await;
-    let mut times = Vec::new();
+    let (mut writes, mut runs) = (Vec::new(), Vec::new());
     for n in 0..10 {
+        let begin = Instant::now();
+        bed.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c-{n}}}}}")).await;
+        writes.push(begin.elapsed());
         let name = format!("p-{n}");
         let pod = format!(
             "
@@ -377,12 +383,13 @@ spec: {{containers: [{{name: c, image: 'test/tools:1', command: [sleep, '1000']}
         while phase(&bed.pods().get(&name).await.unwrap()) != "Running" {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        times.push(begin.elapsed());
+        runs.push(begin.elapsed());
     }
-    times.sort_unstable();
-    println!("Pod created to Running: {times:?}");
-    // The best one: a busy machine makes the others slow, but a pause of ours would be in all of them.
-    assert!(times[0] < Duration::from_millis(200), "{times:?}");
+    writes.sort_unstable();
+    runs.sort_unstable();
+    println!("a ConfigMap written: {writes:?}; a Pod created to Running: {runs:?}");
+    // The best ones: a busy machine makes the others slow, but a pause of ours would be in all of them.
+    assert!(runs[0] < RUN_IN_WRITES * writes[0], "writes {writes:?}, runs {runs:?}");
 }
 
 #[tokio::test]

@@ -8,12 +8,12 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::sync::RwLockReadGuard;
 
+use crate::bed::Node;
 use crate::bed::installation::{CALM, installed, kubectl, restrict};
 use crate::bed::node::HOST_NAME;
 use crate::bed::pki::Authority;
 use crate::bed::s3::OWNER;
 use crate::bed::tools::{tool, tree};
-use crate::bed::{Node, wait_for};
 
 /// A namespace with settings of its own, in which the scripts are run.
 pub struct Walk<'a> {
@@ -172,12 +172,7 @@ async fn with_tls_and_a_password() {
                 "peer": {"secretRef": {"name": "etcd-tls"}}}}});
     let root = secret("root", json!({"username": "root", "password": "s3cret of root"}));
     for object in [secret("etcd-tls", tls), root, cluster] {
-        // Right after the installation the API server may not have found yet what the guard's policy asks about.
-        let (client, yaml) = (walk.node.client().await, object.to_string());
-        wait_for("an object to be applied", Duration::from_mins(1), async || {
-            walk.node.try_apply(&client, &walk.namespace, &yaml).await.map(drop).map_err(|error| error.to_string())
-        })
-        .await;
+        walk.node.apply(&walk.namespace, &object.to_string()).await;
     }
     let namespace = walk.namespace.clone();
     the_old_key_comes_back(walk).await;
