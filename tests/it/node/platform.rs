@@ -105,13 +105,15 @@ impl Platform {
         .await;
     }
 
-    /// Waits until Helm has brought a value of the application into the cluster.
+    /// Waits until Helm has brought a value of the application into the cluster, and is done: killed on the way, it
+    /// would leave a release that no later run may touch.
     async fn rendered(&self, walk: &Walk<'_>, cpu: &str) {
         wait_for(format!("Helm to render cpu {cpu}"), WITHIN, async || {
             let cluster = self.object(walk, CLUSTER, "etcd");
             let found = &cluster["spec"]["resources"]["requests"]["cpu"];
             let release = self.object(walk, RELEASE, "etcd");
-            if found == cpu { Ok(()) } else { Err(format!("cpu {found}, release {}", release["status"])) }
+            let ready = release["status"]["conditions"][0]["status"] == "True";
+            if found == cpu && ready { Ok(()) } else { Err(format!("cpu {found}, release {}", release["status"])) }
         })
         .await;
     }
