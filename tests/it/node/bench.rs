@@ -5,7 +5,11 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use etcd_warden::api::backupjob::BackupJob;
+use etcd_warden::api::condition;
+use etcd_warden::api::etcdcluster::{EtcdCluster, condition_type};
 use etcd_warden::api::etcdsnapshot::EtcdSnapshot;
+use etcd_warden::api::restorejob::RestoreJob;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
@@ -47,6 +51,17 @@ async fn times() {
     row("three members beside a broken restore", "50.7 s", "as without", &broken);
     for (mib, theirs, goal) in [(5, "3.2 to 4.0 s", "under 2.5 s"), (100, "6.9 to 7.9 s", "under 5 s")] {
         row(&format!("EtcdSnapshot of {mib} MB"), theirs, goal, &snapshots(mib).await);
+    }
+    for (mib, backup, available, ready, whole) in [
+        (5, "up to 10 s", "16 to 18 s", "44 to 46 s", "20 s, without these"),
+        (100, "up to 10 s", "16 to 18.5 s", "43 to 46 s", "20 s, without these"),
+    ] {
+        let times = restores(mib).await;
+        let of = |what: &str| format!("{what}, three members, {mib} MB");
+        row(&of("BackupJob after its EtcdSnapshot"), backup, "under 1 s", &times.backup_after_snapshot);
+        row(&of("RestoreJob, delete to Available"), available, "under 6 s", &times.to_available);
+        row(&of("RestoreJob, delete to all Ready"), ready, "under 20 s", &times.to_ready);
+        row(&of("RestoreJob with rehearsal, safety snapshot and proof"), whole, "under 45 s", &times.whole);
     }
     let (mut stopped, mut killed) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -93,9 +108,10 @@ fn keys() -> serde_json::Value {
         "stringData": {"AWS_ACCESS_KEY_ID": OWNER.access, "AWS_SECRET_ACCESS_KEY": OWNER.secret}})
 }
 
-async fn snapshots(mib: usize) -> Vec<Duration> {
-    let scene = Scene::start(1, &json!({"storage": {"size": "1Gi"}})).await;
-    scene.reconciled(1).await;
+/// A cluster with so many MB in it, and a bucket and its Secrets beside it; and the destination in the bucket.
+async fn filled(replicas: i32, mib: usize) -> (Scene, serde_json::Value) {
+    let scene = Scene::start(replicas, &json!({"storage": {"size": "1Gi"}})).await;
+    scene.reconciled(replicas).await;
     let endpoints = scene.endpoints().await.expect("endpoints").join(",");
     // No two pages alike, so that nothing on the way can make them small.
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -119,12 +135,17 @@ async fn snapshots(mib: usize) -> Vec<Duration> {
     let authority = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s3-ca"},
         "stringData": {"ca.crt": s3.authority_pem()}});
     scene.apply(&authority).await;
+    let destination = json!({"s3": {"endpoint": s3.endpoint_at(HOST_NAME), "bucket": scene.namespace, "key": "b/",
+        "forcePathStyle": true, "credentialsSecretRef": {"name": "s3"}, "caSecretRef": {"name": "s3-ca"}}});
+    (scene, destination)
+}
+
+async fn snapshots(mib: usize) -> Vec<Duration> {
+    let (scene, destination) = filled(1, mib).await;
     let api: Api<EtcdSnapshot> = Api::namespaced(scene.node.client().await, &scene.namespace);
     let mut took = Vec::new();
     for round in 0..ROUNDS {
         let name = format!("s{round}");
-        let destination = json!({"s3": {"endpoint": s3.endpoint_at(HOST_NAME), "bucket": scene.namespace, "key": name,
-            "forcePathStyle": true, "credentialsSecretRef": {"name": "s3"}, "caSecretRef": {"name": "s3-ca"}}});
         let begin = Instant::now();
         scene
             .apply(&json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdSnapshot",
@@ -139,6 +160,112 @@ async fn snapshots(mib: usize) -> Vec<Duration> {
     }
     scene.clusters.delete("c", &DeleteParams::background()).await.expect("delete the cluster");
     took
+}
+
+/// Times of restores in place of one size.
+#[derive(Default)]
+struct Restores {
+    /// From the EtcdSnapshot's end to the BackupJob's.
+    backup_after_snapshot: Vec<Duration>,
+    /// From the old cluster's end to the new one's Available.
+    to_available: Vec<Duration>,
+    /// From the old cluster's end to all members Ready.
+    to_ready: Vec<Duration>,
+    /// From the RestoreJob's creation to its success.
+    whole: Vec<Duration>,
+}
+
+async fn restores(mib: usize) -> Restores {
+    let (scene, destination) = filled(3, mib).await;
+    let name = &scene.namespace;
+    let group = "strategy.backups.cozystack.io";
+    for object in [
+        json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "Etcd", "metadata": {"name": name},
+            "spec": {"template": {"destination": destination}}}),
+        json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "BackupClass", "metadata": {"name": name},
+            "spec": {"strategies": [{"application": {"kind": "Etcd"},
+                "strategyRef": {"apiGroup": group, "kind": "Etcd", "name": name}}]}}),
+    ] {
+        scene.apply(&object).await;
+    }
+    let mut times = Restores::default();
+    for round in 0..ROUNDS {
+        times.backup_after_snapshot.push(back_up(&scene, &format!("b{round}")).await);
+        restore(&scene, &format!("b{round}"), &mut times).await;
+    }
+    scene.clusters.delete("c", &DeleteParams::background()).await.expect("delete the cluster");
+    times
+}
+
+async fn back_up(scene: &Scene, name: &str) -> Duration {
+    let client = scene.node.client().await;
+    let (jobs, snapshots): (Api<BackupJob>, Api<EtcdSnapshot>) =
+        (Api::namespaced(client.clone(), &scene.namespace), Api::namespaced(client, &scene.namespace));
+    scene
+        .apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "BackupJob", "metadata": {"name": name},
+            "spec": {"applicationRef": {"kind": "Etcd", "name": "c"}, "backupClassName": scene.namespace}}))
+        .await;
+    let before = Instant::now();
+    let stored = wait_for("the snapshot to be stored", READY_WITHIN, async || {
+        let all = snapshots.list(&ListParams::default()).await.map_err(|e| e.to_string())?.items;
+        let (done, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.phase() == Some("Complete"));
+        let ours = done.iter().any(|one| one.name_any().contains(name));
+        if ours { Ok(before.elapsed()) } else { Err(format!("{rest:?}")) }
+    })
+    .await;
+    wait_for("the BackupJob to succeed", READY_WITHIN, async || {
+        let status = jobs.get(name).await.map_err(|error| error.to_string())?.status.unwrap_or_default();
+        if status.phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("{status:?}")) }
+    })
+    .await;
+    before.elapsed().saturating_sub(stored)
+}
+
+async fn restore(scene: &Scene, backup: &str, times: &mut Restores) {
+    let jobs: Api<RestoreJob> = Api::namespaced(scene.node.client().await, &scene.namespace);
+    let old = scene.clusters.get("c").await.expect("the cluster").uid();
+    let begin = Instant::now();
+    let name = format!("of-{backup}");
+    scene
+        .apply(&json!({"apiVersion": "backups.cozystack.io/v1alpha1", "kind": "RestoreJob", "metadata": {"name": name},
+            "spec": {"backupRef": {"name": backup}}}))
+        .await;
+    let new = async |what: &str, seen: fn(&EtcdCluster) -> bool| {
+        wait_for(what.to_owned(), READY_WITHIN, async || match scene.clusters.get_opt("c").await {
+            Ok(Some(cluster)) if cluster.uid() != old && seen(&cluster) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
+    };
+    // Of the deletion and not of the last trace: a cluster that is going serves nobody.
+    wait_for("the old cluster to go", READY_WITHIN, async || match scene.clusters.get_opt("c").await {
+        Ok(Some(cluster)) if cluster.uid() == old && cluster.metadata.deletion_timestamp.is_none() => {
+            let status = jobs.get(&name).await.map_err(|error| error.to_string())?.status.unwrap_or_default();
+            assert_ne!(status.phase.as_deref(), Some("Failed"), "{status:?}");
+            Err(format!("{status:?}"))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    })
+    .await;
+    let gone = Instant::now();
+    new("the new cluster to be Available", |cluster| {
+        let conditions = cluster.status.as_ref().and_then(|status| status.conditions.as_deref());
+        condition::is_true(conditions.unwrap_or_default(), condition_type::AVAILABLE)
+    })
+    .await;
+    times.to_available.push(gone.elapsed());
+    new("all members to be Ready", |cluster| {
+        cluster.status.as_ref().is_some_and(|status| status.ready_members == cluster.spec.replicas)
+    })
+    .await;
+    times.to_ready.push(gone.elapsed());
+    wait_for("the RestoreJob to succeed", READY_WITHIN, async || {
+        let status = jobs.get(&name).await.map_err(|error| error.to_string())?.status.unwrap_or_default();
+        if status.phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("{status:?}")) }
+    })
+    .await;
+    times.whole.push(begin.elapsed());
 }
 
 /// From the end of the leader to the next one's hold of the lease.
