@@ -11,6 +11,12 @@ use thiserror::Error;
 use crate::checks::{Operation, Verdict};
 use crate::policy::{Action, Finding};
 
+/// Most findings of an action that an answer tells one by one. An object may have as many faults as it has lines, and
+/// an answer is held by us, by the API server and in the client's terminal.
+const MOST_TOLD: usize = 100;
+/// Most characters of a message: it may quote what somebody wrote.
+const LONGEST_TOLD: usize = 2000;
+
 /// Why a body is no AdmissionReview that could be answered.
 #[derive(Debug, Error)]
 pub enum ReviewError {
@@ -208,7 +214,10 @@ impl Request {
         if !verdict.allowed() {
             response["status"] = self.refusal(verdict);
         }
-        let warnings: Vec<String> = verdict.with(Action::Warn).map(sentence).collect();
+        let mut warnings: Vec<String> = verdict.with(Action::Warn).take(MOST_TOLD).map(sentence).collect();
+        if let Some(more) = left_out(verdict, Action::Warn) {
+            warnings.push(more);
+        }
         if !warnings.is_empty() {
             response["warnings"] = warnings.into();
         }
@@ -246,7 +255,7 @@ impl Request {
     }
 
     fn refusal(&self, verdict: &Verdict) -> Value {
-        let denials: Vec<&Finding> = verdict.with(Action::Deny).collect();
+        let denials: Vec<&Finding> = verdict.with(Action::Deny).take(MOST_TOLD).collect();
         let causes: Vec<Value> = denials
             .iter()
             .map(
@@ -256,9 +265,9 @@ impl Request {
         let message = match denials.as_slice() {
             [only] => sentence(only),
             several => {
-                let listed: Vec<String> =
-                    several.iter().enumerate().map(|(at, f)| format!("{}) {}", at + 1, sentence(f))).collect();
-                format!("{} faults: {}", several.len(), listed.join("; "))
+                let listed = several.iter().enumerate().map(|(at, f)| format!("{}) {}", at + 1, sentence(f)));
+                let listed: Vec<String> = listed.chain(left_out(verdict, Action::Deny)).collect();
+                format!("{} faults: {}", verdict.with(Action::Deny).count(), listed.join("; "))
             }
         };
         json!({
@@ -279,7 +288,18 @@ impl Request {
 /// A finding's message, with the rule's name to look it up by. kubectl shows causes instead of the message that names
 /// the webhook, so that they have to say themselves where they come from.
 fn told(finding: &Finding) -> String {
-    format!("{} (etcd-warden: {})", one_line(&finding.message), finding.policy)
+    let mut message = one_line(&finding.message);
+    if let Some((end, _)) = message.char_indices().nth(LONGEST_TOLD) {
+        message.truncate(end);
+        message.push_str("...");
+    }
+    format!("{message} (etcd-warden: {})", finding.policy)
+}
+
+/// How many findings of an action are not told one by one.
+fn left_out(verdict: &Verdict, action: Action) -> Option<String> {
+    let more = verdict.with(action).count().saturating_sub(MOST_TOLD);
+    (more > 0).then(|| format!("and {more} more like these (etcd-warden)"))
 }
 
 fn sentence(finding: &Finding) -> String {
@@ -293,7 +313,7 @@ fn one_line(text: &str) -> String {
 
 fn audit_annotations(verdict: &Verdict) -> BTreeMap<String, String> {
     let mut annotations: BTreeMap<String, String> = BTreeMap::new();
-    for finding in verdict.with(Action::Audit) {
+    for finding in verdict.with(Action::Audit).take(MOST_TOLD) {
         let value = annotations.entry(finding.policy.to_string()).or_default();
         if !value.is_empty() {
             value.push_str("; ");

@@ -60,6 +60,21 @@ fn every_finding_is_told() {
 }
 
 #[test]
+fn an_answer_stays_small_however_much_is_wrong() {
+    let request = Request::parse(&review("admission.k8s.io/v1", &request())).unwrap();
+    let warnings = (0..50_000).map(|at| Finding::warn("rule", &format!("spec.a{at}"), "is odd"));
+    let denials = (0..50_000).map(|at| Finding::deny("rule", &format!("spec.b{at}"), "is wrong ".repeat(1000)));
+    let answer = request.answer(&Verdict { findings: warnings.chain(denials).collect() });
+    let response = &answer["response"];
+    let count = |list: &Value| list.as_array().unwrap().len();
+    assert_eq!((count(&response["warnings"]), count(&response["status"]["details"]["causes"])), (101, 100));
+    assert_eq!(response["warnings"][100], "and 49900 more like these (etcd-warden)");
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.starts_with("50000 faults: 1) spec.b0: ") && message.contains("and 49900 more"));
+    assert!(serde_json::to_vec(&answer).unwrap().len() < 1_000_000);
+}
+
+#[test]
 fn a_patch_comes_with_its_type_or_not_at_all() {
     let request = Request::parse(&review("admission.k8s.io/v1", &request())).unwrap();
     let none = request.answer_with_patch(&json_patch::Patch(Vec::new()));

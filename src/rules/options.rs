@@ -10,13 +10,18 @@ use crate::api::restorejob::MAX_RESTORE_TIMEOUT_SECONDS;
 /// Something that is wrong with an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The option; empty when the options as a whole are wrong.
+    /// The option; empty when the options as a whole are wrong, or several that nobody knows.
     pub option: String,
     /// What is wrong and what to write.
     pub message: String,
     /// Whether nobody knows the option; it is then ignored, not wrong.
     pub unknown: bool,
 }
+
+/// Unknown options that are named; of more there is only the number.
+const MOST_NAMED: usize = 10;
+/// Characters of a name that are shown.
+const MOST_SHOWN: usize = 63;
 
 /// Each option with its schema and what a person should write.
 fn known() -> [(&'static str, Value, &'static str); 6] {
@@ -62,14 +67,10 @@ pub fn faults(options: &Value) -> Vec<Fault> {
     {
         wrong.push("keepOldVolume".to_owned());
     }
-    let mut faults = Vec::new();
+    let (mut faults, mut strange) = (Vec::new(), Vec::new());
     for (name, value) in given {
         match known.iter().find(|(known, ..)| known == name) {
-            None => {
-                let names: Vec<&str> = known.iter().map(|(name, ..)| *name).collect();
-                let message = format!("no such option; it is ignored. There are {}", names.join(", "));
-                faults.push(Fault { option: name.clone(), message, unknown: true });
-            }
+            None => strange.push(name.as_str()),
             Some((_, _, expected)) if wrong.contains(name) => {
                 let shown: String = value.to_string().chars().take(40).collect();
                 faults.push(Fault {
@@ -81,7 +82,34 @@ pub fn faults(options: &Value) -> Vec<Fault> {
             Some(_) => {}
         }
     }
+    let names: Vec<&str> = known.iter().map(|(name, ..)| *name).collect();
+    faults.extend(unknown(&strange, &names.join(", ")));
     faults
+}
+
+/// One fault for all options that nobody knows: whoever writes a job may write any number of them.
+fn unknown(strange: &[&str], known: &str) -> Option<Fault> {
+    let plain = |name: &str| name.len() <= MOST_SHOWN && name.chars().all(|c| c.is_ascii_alphanumeric());
+    match strange {
+        [] => None,
+        [only] if plain(only) => {
+            let message = format!("no such option; it is ignored. There are {known}");
+            Some(Fault { option: (*only).to_owned(), message, unknown: true })
+        }
+        several => {
+            let shown = |name: &&str| format!("{:?}", name.chars().take(MOST_SHOWN).collect::<String>());
+            let mut listed: Vec<String> = several.iter().take(MOST_NAMED).map(shown).collect();
+            if several.len() > MOST_NAMED {
+                listed.push("...".to_owned());
+            }
+            let message = format!(
+                "{} of them are no options and are ignored: {}. There are {known}",
+                several.len(),
+                listed.join(", ")
+            );
+            Some(Fault { option: String::new(), message, unknown: true })
+        }
+    }
 }
 
 #[cfg(test)]
@@ -112,5 +140,18 @@ mod tests {
         }
         assert!(faults(&json!({"restoretimeoutseconds": 1}))[0].unknown);
         assert_eq!(faults(&json!([1]))[0].option, "");
+    }
+
+    #[test]
+    fn any_number_of_unknown_options_is_one_short_fault() {
+        let many: serde_json::Map<String, Value> =
+            (0..100_000).map(|n| (format!("o{n:06}"), Value::Null)).chain([("dryRun".to_owned(), json!(1))]).collect();
+        let found = faults(&Value::Object(many));
+        assert_eq!(found.len(), 2);
+        let unknown = found.iter().find(|fault| fault.unknown).unwrap();
+        assert!(unknown.option.is_empty() && unknown.message.starts_with("100000 of them"), "{}", unknown.message);
+        assert!(unknown.message.contains("\"o000009\"") && !unknown.message.contains("o000010"));
+        let long = faults(&json!({"x".repeat(100_000): 1}));
+        assert!(long[0].option.is_empty() && long[0].message.len() < 400, "{}", long[0].message.len());
     }
 }
