@@ -34,6 +34,10 @@ pub mod warden {
     pub const ETCDUTL_PATH: &str = "etcd-warden.io/etcdutl-path";
     /// Annotation from cluster to member: how far the restore raises the revision.
     pub const REVISION_BUMP: &str = "etcd-warden.io/revision-bump";
+    /// Annotation from cluster to member: SHA-256 that the restored snapshot must have, 64 hex digits.
+    pub const SNAPSHOT_SHA256: &str = "etcd-warden.io/snapshot-sha256";
+    /// Annotation on an EtcdCluster that is made in the middle of a restore on purpose: the RestoreJob.
+    pub const IGNORE_RESTORE: &str = "etcd-warden.io/ignore-restore";
     /// Label on a RestoreJob: the EtcdCluster that it guards.
     pub const GUARDS: &str = "etcd-warden.io/guards";
     /// Finalizer of RestoreJobs.
@@ -240,12 +244,18 @@ mod tests {
         assert_eq!(snapshot("nightly-28333334", UID), "nightly-28333334-0c1d2e3f");
     }
 
+    /// B6: what is derived from the longest admitted names is still a name.
     #[test]
     fn the_longest_admitted_names_are_not_cut() {
         let cluster = "c".repeat(CLUSTER_NAME_LIMIT);
         assert_eq!(client_service(&cluster), format!("{cluster}-client"));
         let plan = "p".repeat(PLAN_NAME_LIMIT);
         assert_eq!(backup_job(&plan, 1_700_000_040), format!("{plan}-28333334"));
+        let job = backup_job(&plan, 1_700_000_040);
+        let snapshot = snapshot(&job, UID);
+        for derived in [&job, &snapshot, &snapshot_job(&snapshot), &backup_beside(&job, UID), &label_value(&job)] {
+            assert!(derived.len() <= LABEL_LIMIT && is_dns_1123(derived), "{derived}");
+        }
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub mod reason {
     pub const NO_VOLUME: &str = "NoVolume";
     /// False: the old cluster is going.
     pub const PURGING: &str = "EtcdClusterPurging";
+    /// False: a Pod of the old cluster cannot go, because its node is lost; the message says what a person can do.
+    pub const NODE_LOST: &str = "NodeLost";
     /// False: the new cluster is not ready yet.
     pub const BOOTSTRAPPING: &str = "EtcdClusterBootstrapping";
     /// False: the API server did not answer, or refused; tried again.
@@ -111,10 +113,109 @@ pub struct RestoreJobStatus {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
+    /// What the restore does, or what it would do in a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<RestorePlan>,
+    /// How many bytes each stage has dealt with, as each ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<RestoreProgress>,
+    /// What the rehearsal found, and what was found in the new cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<RestoreProof>,
+    /// Seconds from the deletion of the old cluster to the proof of the new one: how long clients were cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage_seconds: Option<i64>,
     /// What went wrong, or what a person should know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// `Ready`, and one for each step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
+}
+
+/// What a restore does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestorePlan {
+    /// The stored snapshot, as a URI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// etcd version that boots on the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_version: Option<String>,
+    /// Members that the restored cluster has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// How far the revision is raised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision_bump: Option<i64>,
+    /// The steps, in their order, each with what is done in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<String>>,
+}
+
+/// Bytes that the stages of a restore have dealt with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestoreProgress {
+    /// Size of the stored snapshot, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_bytes: Option<i64>,
+    /// Size of the database on which the rehearsal's etcd came up, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rehearsed_bytes: Option<i64>,
+    /// Size of the safety snapshot, in bytes, once it is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safety_snapshot_bytes: Option<i64>,
+    /// Size of the database that each proven member has been given, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restored_bytes: Option<i64>,
+}
+
+/// What makes a restore a proven one: the rehearsal's and the new cluster's answers to the same question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestoreProof {
+    /// What the rehearsal found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rehearsed: Option<RehearsedData>,
+    /// What was found in the new cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveData>,
+}
+
+/// What the rehearsal found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RehearsedData {
+    /// Revision of the key space, raised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// Number of keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<i64>,
+    /// etcd's HashKV at `hashRevision`.
+    #[serde(rename = "hashKV", skip_serializing_if = "Option::is_none")]
+    pub hash_kv: Option<i64>,
+    /// Revision at which the hash was taken, there and in the new cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash_revision: Option<i64>,
+}
+
+/// What was found in the new cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LiveData {
+    /// Highest revision that a proven member told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// etcd's HashKV of those members, at the rehearsal's `hashRevision`; absent where old data was put back.
+    #[serde(rename = "hashKV", skip_serializing_if = "Option::is_none")]
+    pub hash_kv: Option<i64>,
+    /// Members that have the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<i32>,
+    /// Members that the cluster should have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
 }

@@ -9,13 +9,13 @@ use super::kind::Kind;
 use super::lookup::{Known, Lookup};
 use super::restorejob::is_terminal;
 use super::view;
-use crate::api::names::warden::GUARDS;
+use crate::api::names::warden::{GUARDS, IGNORE_RESTORE};
 use crate::policy::{Basis, Cause, Finding};
 
 /// Name of the rule.
 pub(super) const GUARD: &str = "etcdcluster-guard";
 /// Annotation that overrides the guard of the RestoreJob that it names.
-const OVERRIDE: &str = "etcd-warden.io/ignore-restore";
+const OVERRIDE: &str = IGNORE_RESTORE;
 
 pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec<Finding>) {
     if change.identity == Identity::Trusted || !touches_spec(change) {

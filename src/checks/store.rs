@@ -110,3 +110,34 @@ fn application(of: Application<'_>, namespace: &str) -> Value {
     application["metadata"]["namespace"] = namespace.into();
     application
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::Objects;
+
+    /// R19: the platform's credentials go nowhere but where the platform's strategy leads; with a Secret of its own a
+    /// Backup may lie anywhere.
+    #[test]
+    fn the_platforms_credentials_are_not_taken_to_another_store() {
+        let around: Objects = [json!({"apiVersion": "strategy.backups.cozystack.io/v1alpha1", "kind": "Etcd",
+            "metadata": {"name": "s"}, "spec": {"template": {"destination": {"s3": {"endpoint": "https://s3.example",
+                "bucket": "ours", "credentialsSecretRef": {"name": "platform"}}}}}})]
+        .into_iter()
+        .collect();
+        let backup = |endpoint: &str, bucket: &str, secret: &str| {
+            json!({"metadata": {"name": "b", "namespace": "tenant"}, "spec": {
+                "applicationRef": {"kind": "Etcd", "name": "etcd"},
+                "strategyRef": {"apiGroup": "strategy.backups.cozystack.io", "kind": "Etcd", "name": "s"},
+                "driverMetadata": {"etcd.aenix.io/endpoint": endpoint, "etcd.aenix.io/bucket": bucket,
+                    "etcd.aenix.io/credentials-secret-name": secret}}})
+        };
+        let found = |endpoint, bucket, secret| check(&backup(endpoint, bucket, secret), "tenant", &around).is_some();
+        assert!(!found("s3.example", "ours", "platform"));
+        assert!(found("https://elsewhere.example", "ours", "platform"));
+        assert!(found("https://s3.example", "theirs", "platform"));
+        assert!(!found("https://elsewhere.example", "theirs", "own"));
+    }
+}

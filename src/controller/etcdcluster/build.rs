@@ -169,7 +169,7 @@ pub fn member(cluster: &EtcdCluster, name: &str) -> EtcdMember {
     let mut metadata = metadata(cluster, name);
     metadata.labels.get_or_insert_default().extend(shape::member_labels(&cluster.name_any(), name));
     metadata.finalizers = Some(vec![operator::MEMBER_CLEANUP.to_owned()]);
-    let handed_on = [warden::REVISION_BUMP, warden::ETCDUTL_PATH];
+    let handed_on = [warden::REVISION_BUMP, warden::ETCDUTL_PATH, warden::SNAPSHOT_SHA256];
     for key in handed_on {
         if let Some(value) = cluster.annotations().get(key) {
             metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.clone());

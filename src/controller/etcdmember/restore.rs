@@ -139,7 +139,11 @@ fn agent_env(member: &EtcdMember) -> Vec<EnvVar> {
         build::state_env(),
     ];
     let annotations = member.annotations();
-    let optional = [(env::REVISION_BUMP, warden::REVISION_BUMP), (env::ETCDUTL_PATH, warden::ETCDUTL_PATH)];
+    let optional = [
+        (env::REVISION_BUMP, warden::REVISION_BUMP),
+        (env::ETCDUTL_PATH, warden::ETCDUTL_PATH),
+        (env::EXPECTED_SHA256, warden::SNAPSHOT_SHA256),
+    ];
     vars.extend(optional.into_iter().filter_map(|(name, key)| Some(plain(name, annotations.get(key)?))));
     vars
 }

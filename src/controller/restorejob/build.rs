@@ -32,6 +32,8 @@ pub struct Start {
     pub attempt: u32,
     /// Where its data comes from.
     pub source: SnapshotLocation,
+    /// SHA-256 that is on record for it: what was swapped after the rehearsal is refused before etcd boots on it.
+    pub sha256: Option<String>,
     /// How far the revision is raised.
     pub bump: i64,
 }
@@ -44,17 +46,18 @@ impl Start {
         let stored = |source: &Source| SnapshotLocation { s3: Some(source.s3.clone()), pvc: None };
         let Some(rollback) = facts.rollback() else {
             let bump = facts.preflight().map(|preflight| preflight.fact.bump).unwrap_or_default();
-            return Some(Self { attempt, source: stored(&facts.inputs.as_ref()?.fact.source), bump });
+            let source = &facts.inputs.as_ref()?.fact.source;
+            return Some(Self { attempt, source: stored(source), sha256: source.sha256.clone(), bump });
         };
-        let source = match &rollback.fact.source {
+        let (source, sha256) = match &rollback.fact.source {
             OldData::Standing { .. } => return None,
-            OldData::Volume { claim, sub_path } => SnapshotLocation {
-                s3: None,
-                pvc: Some(PvcLocation { claim_name: claim.clone(), sub_path: Some(sub_path.clone()) }),
-            },
-            OldData::Snapshot(source) => stored(source),
+            OldData::Volume { claim, sub_path } => {
+                let pvc = PvcLocation { claim_name: claim.clone(), sub_path: Some(sub_path.clone()) };
+                (SnapshotLocation { s3: None, pvc: Some(pvc) }, None)
+            }
+            OldData::Snapshot(source) => (stored(source), source.sha256.clone()),
         };
-        Some(Self { attempt, source, bump: rollback.fact.bump })
+        Some(Self { attempt, source, sha256, bump: rollback.fact.bump })
     }
 }
 
@@ -80,10 +83,14 @@ pub fn cluster(job: &RestoreJob, capture: &Capture, start: &Start) -> Option<Dyn
     let annotations = object.annotations_mut();
     annotations.remove(warden::SPARED_BY);
     annotations.remove(warden::REVISION_BUMP);
+    annotations.remove(warden::SNAPSHOT_SHA256);
     annotations.insert(warden::RESTORED_BY.to_owned(), restore_uid(job));
     annotations.insert(warden::RESTORE_ATTEMPT.to_owned(), start.attempt.to_string());
     if start.bump > 0 {
         annotations.insert(warden::REVISION_BUMP.to_owned(), start.bump.to_string());
+    }
+    if let Some(sha256) = &start.sha256 {
+        annotations.insert(warden::SNAPSHOT_SHA256.to_owned(), sha256.clone());
     }
     let restore = RestoreSource { source: start.source.clone() };
     let data = object.data.as_object_mut()?;

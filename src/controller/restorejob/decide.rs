@@ -6,6 +6,7 @@
 mod back;
 mod begin;
 mod fence;
+mod fit;
 mod prove;
 mod purge;
 mod renew;
@@ -310,7 +311,7 @@ pub fn decide(seen: &Observed, now: Timestamp) -> Plan {
         Some(Step::Validated) => begin::validate(seen, now),
         Some(Step::Preflighted) => begin::preflight(seen, now),
         Some(_) if options(seen).dry_run => begin::succeed_dry(seen),
-        Some(Step::SafetySnapshotTaken) => safety::snapshot(seen, now),
+        Some(Step::SafetySnapshotTaken) => begin::misfit(seen).unwrap_or_else(|| safety::snapshot(seen, now)),
         Some(Step::Suspended) => fence::suspend(seen, now),
         Some(Step::EtcdClusterSpecCaptured) => purge::capture(seen, now),
         Some(Step::VolumeKept) => purge::keep(seen, now),

@@ -79,6 +79,8 @@ pub struct Preflight {
     pub rehearsal: Option<Rehearsal>,
     /// How far it raised the revision, and the restore will.
     pub bump: i64,
+    /// The etcd version that booted on the data; absent in records from before it was kept.
+    pub version: Option<String>,
 }
 
 /// The snapshot of the old cluster.
@@ -182,6 +184,9 @@ pub struct Kept {
 pub struct Purged {
     /// The attempt that found it gone: 0 is the restore, further ones put the old data back.
     pub attempt: u32,
+    /// Pods on lost nodes that were not waited for: nothing but their objects is known of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
 /// The new cluster.

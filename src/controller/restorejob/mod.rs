@@ -11,6 +11,7 @@ pub mod preflight;
 pub mod records;
 mod refusal;
 mod release;
+mod report;
 pub mod source;
 pub mod status;
 mod sweep;
@@ -142,7 +143,7 @@ impl RestoreJobs {
         }
         let was = condition::find(&old, reason::READY).map(|ready| ready.reason.clone()).unwrap_or_default();
         match verdict {
-            Verdict::Waiting { reason, message } if *reason == reason::BLOCKED || *reason == reason::ROLLING_BACK => {
+            Verdict::Waiting { reason, message } if is_for_a_person(reason) => {
                 if was != *reason {
                     self.events.warning(job, reason, "Restore", message.clone()).await;
                 }
@@ -159,6 +160,11 @@ impl RestoreJobs {
             }
         }
     }
+}
+
+/// Whether somebody should be told of what a restore waits for.
+fn is_for_a_person(reason: &str) -> bool {
+    [reason::BLOCKED, reason::ROLLING_BACK, reason::NODE_LOST].contains(&reason)
 }
 
 /// An action that will be tried again. That a person has to decide is more than that it failed.

@@ -2,16 +2,18 @@
 //! here must not hang on a copy that lags behind.
 
 pub mod live;
+mod remains;
 pub mod volumes;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta, PostParams};
-use kube::{Api, Client, Error, Resource, ResourceExt};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::{Api, Client, Error, ResourceExt};
 
 use self::live::{Live, live};
+use self::remains::remains;
 use self::volumes::{Standing, volumes};
 use super::records::{Facts, Unreadable, restore_uid};
 use super::{build, lost, preflight, release, sweep};
@@ -19,9 +21,8 @@ use crate::api::agent::Rehearsal;
 use crate::api::backup::Backup;
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::etcdcluster::EtcdCluster;
-use crate::api::etcdmember::EtcdMember;
 use crate::api::etcdsnapshot::EtcdSnapshot;
-use crate::api::names::{operator, warden};
+use crate::api::names::warden;
 use crate::api::restorejob::RestoreJob;
 use crate::checks::Known;
 use crate::k8s::apply::FIELD_MANAGER;
@@ -79,6 +80,8 @@ pub struct Lost {
 pub struct Rehearsed {
     /// How far it raises the revision.
     pub bump: i64,
+    /// The etcd version that boots on the data.
+    pub version: Option<String>,
     /// How it stands.
     pub how: Rehearsing,
 }
@@ -142,6 +145,8 @@ pub struct Remnant {
     pub going_since: Option<Timestamp>,
     /// What holds it.
     pub finalizers: Vec<String>,
+    /// The node that it is going on, if that node is not there to let it go.
+    pub lost_on: Option<String>,
 }
 
 /// Why nothing could be seen at all.
@@ -257,7 +262,7 @@ impl Needs {
             (Need::Snapshot, !facts.preflights.is_empty() && facts.safety.is_none()),
             (Need::Recreation, captured && !intent && facts.failing.is_none()),
             (Need::Remains, intent && !purged && open),
-            (Need::Live, open && (to_rehearse || (intent && !purged) || created)),
+            (Need::Live, open && (to_rehearse || intent)),
             (Need::Volumes, intent),
         ];
         let expected = facts.preflight().filter(|_| attempt == 0 && created);
@@ -349,7 +354,10 @@ async fn rehearsal(client: &Client, job: &RestoreJob, facts: &Facts) -> Known<Re
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
     match pods.list(&of_job).await {
-        Ok(pods) => Known::Found(Rehearsed { bump, how: preflight::outcome(&run, &pods.items) }),
+        Ok(pods) => {
+            let version = preflight::target_version(&run);
+            Known::Found(Rehearsed { bump, version, how: preflight::outcome(&run, &pods.items) })
+        }
         Err(error) => Known::Unknown(message(&error)),
     }
 }
@@ -371,43 +379,5 @@ async fn recreation(client: &Client, job: &RestoreJob, facts: &Facts) -> Known<R
             Class::NotFound => Known::Absent,
             Class::Conflict | Class::Transient => Known::Unknown(message(&error)),
         },
-    }
-}
-
-async fn remains(client: &Client, namespace: &str) -> Result<Remains, Error> {
-    let members: Api<EtcdMember> = Api::namespaced(client.clone(), namespace);
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-    let of_cluster = ListParams::default().labels(&format!("{}={APP_CLUSTER_NAME}", operator::CLUSTER));
-    let (members, pods, claims) = tokio::try_join!(
-        members.list_metadata(&of_cluster),
-        pods.list_metadata(&of_cluster),
-        claims.list_metadata(&of_cluster)
-    )?;
-    // Other Pods may carry the label: those of snapshots, say. Members' are controlled by a member.
-    Ok(Remains {
-        members: members.items.iter().map(|object| remnant(object, &EtcdCluster::kind(&()))).collect(),
-        pods: of_members(&pods.items),
-        claims: of_members(&claims.items),
-    })
-}
-
-fn of_members<K>(objects: &[PartialObjectMeta<K>]) -> Vec<Remnant> {
-    let all = objects.iter().map(|object| remnant(object, &EtcdMember::kind(&())));
-    all.filter(|remnant| !remnant.owner_uid.is_empty()).collect()
-}
-
-fn remnant<K>(object: &PartialObjectMeta<K>, owner_kind: &str) -> Remnant {
-    let metadata = &object.metadata;
-    let owners = metadata.owner_references.iter().flatten();
-    let owner =
-        owners.filter(|owner| owner.kind == owner_kind && owner.controller == Some(true)).map(|owner| &owner.uid);
-    Remnant {
-        name: metadata.name.clone().unwrap_or_default(),
-        uid: metadata.uid.clone().unwrap_or_default(),
-        owner_uid: owner.max().cloned().unwrap_or_default(),
-        resource_version: metadata.resource_version.clone().unwrap_or_default(),
-        going_since: metadata.deletion_timestamp.as_ref().map(|time| time.0),
-        finalizers: metadata.finalizers.clone().unwrap_or_default(),
     }
 }

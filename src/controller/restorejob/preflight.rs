@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::build::{INSTALL, PREFLIGHT};
 use super::observe::Rehearsing;
+use crate::api::agent::env;
 use crate::controller::agent_pod::{Ended, ended};
 
 /// How the rehearsal stands.
@@ -35,6 +36,15 @@ pub fn outcome(job: &Job, pods: &[Pod]) -> Rehearsing {
         Some(ended) => format!("the rehearsal is tried again: {}", told(&ended)),
         None => "the rehearsal runs".to_owned(),
     })
+}
+
+/// The etcd version whose image rehearses.
+#[must_use]
+pub fn target_version(job: &Job) -> Option<String> {
+    let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+    let variables = pod.containers.iter().filter_map(|container| container.env.as_ref()).flatten();
+    let version = variables.into_iter().find(|variable| variable.name == env::TARGET_ETCD_VERSION)?;
+    version.value.clone()
 }
 
 fn told(ended: &Ended) -> String {

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::decide::{Step, Verdict, reached};
 use super::facts::{OldData, Safety};
 use super::observe::Observed;
+use super::report;
 use crate::api::backupjob::phase;
 use crate::api::condition::{Finding, set};
 use crate::api::restorejob::{RestoreJobStatus, reason};
@@ -27,6 +28,10 @@ pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobS
         set(conditions, &finding, generation, now);
         status.step = Some(reason::ROLLING_BACK.to_owned());
     }
+    status.plan = report::plan(seen).or(status.plan);
+    status.progress = report::progress(&seen.facts).or(status.progress);
+    status.proof = report::proof(&seen.facts).or(status.proof);
+    status.outage_seconds = report::outage_seconds(&seen.facts).or(status.outage_seconds);
     let (phase, holds, reason, message) = match verdict {
         Verdict::Gone => return status,
         Verdict::Waiting { reason, message } => (phase::RUNNING, false, *reason, message.clone()),
@@ -84,7 +89,9 @@ fn told(seen: &Observed, step: Step) -> (&'static str, String) {
             (reason::SPEC_CAPTURED, "the whole EtcdCluster is recorded in a ControllerRevision".to_owned())
         }
         Step::TargetPurged => {
-            (reason::CLUSTER_PURGED, "the old EtcdCluster, its members, Pods and volumes are gone".to_owned())
+            let left = facts.purged.get(&0).map(|purged| purged.fact.left.join(", ")).filter(|left| !left.is_empty());
+            let left = left.map(|left| format!(", but for Pod {left} on a node that is lost")).unwrap_or_default();
+            (reason::CLUSTER_PURGED, format!("the old EtcdCluster, its members, Pods and volumes are gone{left}"))
         }
         Step::Recreated => {
             let uid = facts.created.get(&0).map(|created| created.fact.cluster_uid.clone()).unwrap_or_default();

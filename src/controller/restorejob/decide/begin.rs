@@ -3,14 +3,15 @@
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::fit::{unfit, unfit_capture};
 use super::{Action, LOOK_AGAIN, Plan, Verdict, clean_up, fail, is_finished, is_held, out_of_time, remaining};
 use crate::api::common::{APP_CLUSTER_NAME, TypedReference};
-use crate::api::etcdcluster::{EtcdCluster, Storage};
+use crate::api::etcdcluster::EtcdCluster;
 use crate::api::restorejob::{RestoreJob, reason};
 use crate::checks::Known;
 use crate::controller::restorejob::build::Rehearse;
 use crate::controller::restorejob::facts::{Capture, Fact, Inputs, Preflight};
-use crate::controller::restorejob::observe::{Observed, Rehearsing};
+use crate::controller::restorejob::observe::{Observed, Rehearsed, Rehearsing};
 use crate::controller::restorejob::options::{Options, RevisionBump};
 use crate::controller::restorejob::source::{self, Source, Unusable};
 use crate::controller::restorejob::status::rehearsed;
@@ -133,7 +134,8 @@ pub(super) fn rehearse(seen: &Observed, round: u32) -> Plan {
         Known::Found(rehearsed) => match &rehearsed.how {
             Rehearsing::Running(message) => Plan::wait(reason::PREFLIGHT_RUNNING, message.clone(), LOOK_AGAIN),
             Rehearsing::Passed(rehearsal) => {
-                let fact = Preflight { round, rehearsal: rehearsal.clone(), bump: rehearsed.bump };
+                let Rehearsed { bump, version, .. } = rehearsed;
+                let fact = Preflight { round, rehearsal: rehearsal.clone(), bump: *bump, version: version.clone() };
                 let record = Action::Record(Fact::Preflight(Box::new(fact)));
                 Plan::act([record], reason::PREFLIGHT_RUNNING, "the rehearsal passed")
             }
@@ -155,7 +157,7 @@ fn start_preflight(seen: &Observed, round: u32) -> Plan {
     let Ok(cluster) = serde_json::from_value::<EtcdCluster>(target.object) else {
         return fail(seen, format!("EtcdCluster {APP_CLUSTER_NAME} makes no sense"));
     };
-    if let Some(why) = unfit(&cluster) {
+    if let Some(why) = unfit(seen, &cluster) {
         return fail(seen, format!("{why}; the cluster was not touched"));
     }
     // Members that do not answer leave the revision unknown: then what the Backup recorded is all there is to exceed.
@@ -182,24 +184,6 @@ pub(super) fn bump(option: RevisionBump, alive: Option<i64>, source: Option<i64>
 
 /// How far beyond the highest revision that was seen alive a restore goes.
 pub(super) const HEADROOM: i64 = 1_000_000;
-
-/// Why a cluster of this spec cannot be restored, whatever the snapshot.
-fn unfit(cluster: &EtcdCluster) -> Option<String> {
-    let spec = &cluster.spec;
-    if spec.replicas == Some(0) {
-        return Some(format!(
-            "EtcdCluster {APP_CLUSTER_NAME} is paused (replicas 0), so that nothing would start from the snapshot; set \
-             replicas first"
-        ));
-    }
-    if spec.storage.as_ref().is_some_and(Storage::in_memory) {
-        return Some(format!(
-            "EtcdCluster {APP_CLUSTER_NAME} keeps its data in memory (storage.medium), where a restored member would \
-             lose it with its Pod; give it a volume first"
-        ));
-    }
-    None
-}
 
 /// The EtcdCluster that is to be restored, or what is to do without it. One that is missing may be remembered.
 pub(super) fn target(seen: &Observed) -> Result<Capture, Plan> {
@@ -230,8 +214,17 @@ pub(super) fn target(seen: &Observed) -> Result<Capture, Plan> {
     }
 }
 
+/// The end of a restore whose rehearsal showed that there is no room for the data.
+pub(super) fn misfit(seen: &Observed) -> Option<Plan> {
+    let why = unfit_capture(seen, &target(seen).ok()?)?;
+    Some(fail(seen, format!("{why}; the cluster was not touched")))
+}
+
 /// The end of a dry run.
 pub(super) fn succeed_dry(seen: &Observed) -> Plan {
+    if let Some(plan) = misfit(seen) {
+        return plan;
+    }
     let verdict = Verdict::DryRun { message: format!("dry run, nothing was changed: {}", rehearsed(seen)) };
     if seen.job.metadata.deletion_timestamp.is_some() {
         return clean_up(seen);

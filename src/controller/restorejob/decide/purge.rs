@@ -8,13 +8,14 @@ use kube::api::DynamicObject;
 use super::back::{STUCK, failed, unless_over};
 use super::begin::{rehearse, target};
 use super::fence::fence;
+use super::fit::unfit_capture;
 use super::renew::attempt_of;
 use super::{Action, LOOK_AGAIN, Plan, fail, guards, out_of_time, uid};
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::names::operator;
 use crate::api::restorejob::reason;
 use crate::checks::Known;
-use crate::controller::restorejob::facts::{Fact, Kept, PurgeIntent, Purged};
+use crate::controller::restorejob::facts::{Capture, Fact, Kept, PurgeIntent, Purged};
 use crate::controller::restorejob::observe::volumes::Standing;
 use crate::controller::restorejob::observe::{Observed, Recreation, Remains, Remnant};
 
@@ -165,14 +166,18 @@ fn wait_for_remains(seen: &Observed, now: Timestamp, object_gone: bool) -> Plan 
         Known::Found(cluster) if object_gone => uid(cluster),
         Known::Found(_) | Known::Absent | Known::Unknown(_) => String::new(),
     };
+    let (remains, left) = if object_gone { leave_lost(remains, &stays, now) } else { (remains, Vec::new()) };
     if let Some(free) = stuck(&remains, &stays, now) {
         let plan = Plan::act([free], reason::PURGING, "a member whose cluster is gone is freed");
         return unless_over(seen, now, plan, "a member cannot be freed");
     }
-    let left = old(&remains, &stays);
-    match left {
+    if let Some(lost) = lost(&remains, now) {
+        let plan = Plan::wait(reason::NODE_LOST, lost.clone(), LOOK_AGAIN);
+        return unless_over(seen, now, plan, &lost);
+    }
+    match old(&remains, &stays) {
         None if object_gone => {
-            let fact = Fact::Purged(Purged { attempt: seen.facts.attempt() });
+            let fact = Fact::Purged(Purged { attempt: seen.facts.attempt(), left });
             Plan::act([Action::Record(fact)], reason::PURGING, "the old cluster is gone")
         }
         None => {
@@ -189,13 +194,45 @@ fn wait_for_remains(seen: &Observed, now: Timestamp, object_gone: bool) -> Plan 
 /// A member that waits in vain for somebody to take it out of an etcd that is going as a whole.
 fn stuck(remains: &Remains, stays: &str, now: Timestamp) -> Option<Action> {
     let member = remains.members.iter().find(|member| {
-        let since = member.going_since.map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default());
         member.owner_uid != stays
-            && since.is_some_and(|since| since >= STUCK)
+            && is_overdue(member, now)
             && member.finalizers.iter().any(|name| name == operator::MEMBER_CLEANUP)
     })?;
     let keep = member.finalizers.iter().filter(|name| *name != operator::MEMBER_CLEANUP).cloned().collect();
     Some(Action::FreeMember { member: member.clone(), keep })
+}
+
+/// What a person has to know of a Pod whose node is not there to let it go. Nobody but a person can tell whether it still
+/// runs there.
+fn lost(remains: &Remains, now: Timestamp) -> Option<String> {
+    let pod = remains.pods.iter().find(|pod| pod.lost_on.is_some() && is_overdue(pod, now))?;
+    let (name, node) = (&pod.name, pod.lost_on.as_deref().unwrap_or_default());
+    Some(format!(
+        "Pod {name} of the old cluster cannot go: its node {node} is not ready or does not exist. Bring the node back; or, \
+         if it is certain that nothing runs there any more, delete Node {node}, taint it with \
+         node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or delete the Pod by force (kubectl delete pod {name} \
+         --force)"
+    ))
+}
+
+/// What is left apart from Pods on lost nodes and their volumes, and the names of those Pods: with their cluster and their
+/// members gone, nothing but a person could end that wait, and the new members have other names and volumes.
+fn leave_lost(remains: Remains, stays: &str, now: Timestamp) -> (Remains, Vec<String>) {
+    if remains.members.iter().any(|member| stays.is_empty() || member.owner_uid != stays) {
+        return (remains, Vec::new());
+    }
+    let (lost, pods): (Vec<_>, Vec<_>) =
+        remains.pods.into_iter().partition(|pod| pod.lost_on.is_some() && is_overdue(pod, now));
+    let of_lost = |claim: &Remnant| lost.iter().any(|pod| pod.owner_uid == claim.owner_uid);
+    let claims = remains.claims.into_iter().filter(|claim| !of_lost(claim)).collect();
+    let names = lost.iter().map(|pod| pod.name.clone()).collect();
+    (Remains { members: remains.members, pods, claims }, names)
+}
+
+/// Whether something that is going should have gone by now.
+fn is_overdue(remnant: &Remnant, now: Timestamp) -> bool {
+    let since = remnant.going_since.map(|since| Duration::try_from(now.duration_since(since)).unwrap_or_default());
+    since.is_some_and(|since| since >= STUCK)
 }
 
 /// The first thing that is left of a cluster other than the one of this UID.
@@ -248,25 +285,33 @@ fn intend(seen: &Observed, now: Timestamp) -> Plan {
         }
         (Known::Found(live), _) => (live.volumes_to_keep(), live.revision()),
     };
-    if let Some(plan) = repeat(seen, now) {
+    if let Some(why) = unfit_capture(seen, &capture.fact) {
+        return fail(seen, format!("{why}; the cluster was not touched"));
+    }
+    if let Some(plan) = repeat(seen, &capture.fact, now) {
         return plan;
     }
     let intent = PurgeIntent { cluster_uid: capture.fact.uid().to_owned(), volumes, revision };
     Plan::act([Action::Record(Fact::PurgeIntent(intent))], reason::PURGING, "the old cluster is about to be deleted")
 }
 
-/// A rehearsal that is no longer worth anything is repeated: too old, or outrun by the clients.
-fn repeat(seen: &Observed, now: Timestamp) -> Option<Plan> {
+/// A rehearsal that is no longer worth anything is repeated: too old, outrun by the clients, or by another etcd than the
+/// one that the cluster was edited to have meanwhile.
+fn repeat(seen: &Observed, capture: &Capture, now: Timestamp) -> Option<Plan> {
     let preflight = seen.facts.preflight()?;
     let age = preflight.at.as_ref().and_then(|at| Duration::try_from(now.duration_since(at.0)).ok());
     let stale = age.is_some_and(|age| age > FRESH);
-    let outrun = outrun(seen);
-    if !stale && outrun.is_none() {
+    let wanted = capture.object.pointer("/spec/version").and_then(serde_json::Value::as_str);
+    let upgraded = preflight.fact.version.as_deref().filter(|rehearsed| Some(*rehearsed) != wanted);
+    let upgraded =
+        upgraded.map(|version| format!("the rehearsal was etcd {version}'s, which the cluster no longer has"));
+    let why = outrun(seen).or(upgraded);
+    if !stale && why.is_none() {
         return None;
     }
     let round = preflight.fact.round.saturating_add(1);
     if round >= MOST_ROUNDS {
-        let why = outrun.unwrap_or_else(|| "the rehearsal grows old faster than the restore goes on".to_owned());
+        let why = why.unwrap_or_else(|| "the rehearsal grows old faster than the restore goes on".to_owned());
         return Some(fail(seen, format!("{why}; the cluster was not touched")));
     }
     Some(rehearse(seen, round))

@@ -19,6 +19,7 @@ use crate::controller::restorejob::facts::{Created, Fact, OldData, Verified};
 use crate::controller::restorejob::observe::Observed;
 use crate::controller::restorejob::observe::volumes::Standing;
 use crate::controller::restorejob::records::restore_uid;
+use crate::controller::restorejob::report::outage_seconds;
 
 pub(super) fn recreate(seen: &Observed, now: Timestamp) -> Plan {
     if let Some(plan) = fence(seen) {
@@ -42,6 +43,12 @@ pub(super) fn recreate(seen: &Observed, now: Timestamp) -> Plan {
             let delete = Action::DeleteCluster { uid: uid(cluster), resource_version: None };
             Plan::act([delete], reason::PURGING, "an EtcdCluster of an attempt that was given up is deleted")
         }
+        // As often as it comes, while there is time.
+        Known::Found(cluster) if ending(seen, now).is_none() && is_empty_newcomer(seen, cluster) => {
+            let resource_version = Some(cluster.metadata.resource_version.clone().unwrap_or_default());
+            let delete = Action::DeleteCluster { uid: uid(cluster), resource_version };
+            Plan::act([delete], reason::PURGING, "an empty EtcdCluster that another made meanwhile is deleted")
+        }
         Known::Found(_) => {
             let message =
                 format!("another EtcdCluster {APP_CLUSTER_NAME} took the name; delete it to let the restore go on");
@@ -56,6 +63,27 @@ pub(super) fn recreate(seen: &Observed, now: Timestamp) -> Plan {
         }
     }
 }
+
+/// Whether a cluster of another's making is younger than the purge and holds nothing: rendered by something that did not
+/// know of the restore. What somebody wrote, or is going to restore, or made past the guard on purpose, is not ours to
+/// delete.
+fn is_empty_newcomer(seen: &Observed, cluster: &DynamicObject) -> bool {
+    let Some(intent) = &seen.facts.purge_intent else { return false };
+    let made = cluster.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let is_younger = !intent.fact.cluster_uid.is_empty() || made > intent.at.as_ref().map(|time| time.0);
+    let on_purpose = cluster.annotations().contains_key(warden::IGNORE_RESTORE)
+        || cluster.data.pointer("/spec/bootstrap/restore").is_some_and(|restore| !restore.is_null());
+    let formed = status(cluster).cluster_id.is_some_and(|id| !id.is_empty());
+    let is_empty = match &seen.live {
+        Known::Found(live) => live.revision().map_or(!formed, |revision| revision <= EMPTY_REVISION),
+        Known::Absent => !formed,
+        Known::Unknown(_) => false,
+    };
+    is_younger && !on_purpose && is_empty && cluster.metadata.deletion_timestamp.is_none()
+}
+
+/// Revision of an etcd in which nothing was ever written.
+const EMPTY_REVISION: i64 = 1;
 
 pub(super) fn verify(seen: &Observed, now: Timestamp) -> Plan {
     if let Some(plan) = fence(seen) {
@@ -160,18 +188,11 @@ fn succeed(seen: &Observed, verified: &Verified, degraded: Option<String>) -> Pl
     let skipped = seen.facts.safety.as_ref().and_then(|safety| safety.fact.skipped.as_ref());
     let skipped = skipped.map(|skipped| format!("; no snapshot of the old data was taken: {skipped}"));
     let degraded = degraded.map(|degraded| format!("; degraded: {degraded}"));
-    let outage = outage(seen).map(|seconds| format!("; clients were cut off for about {seconds} s"));
+    let outage = outage_seconds(&seen.facts).map(|seconds| format!("; clients were cut off for about {seconds} s"));
     let more: String = [hash, outage, skipped, degraded].into_iter().flatten().collect();
     let message =
         format!("restored from Backup {backup}: {members} of {replicas} members proven at revision {revision}{more}");
     Plan { actions: Vec::new(), verdict: Verdict::Succeeded { message }, again: Some(LOOK_AGAIN) }
-}
-
-/// Seconds from the deletion of the old cluster to the proof of the new one.
-fn outage(seen: &Observed) -> Option<i64> {
-    let from = seen.facts.kept.as_ref()?.at.as_ref()?;
-    let until = seen.facts.verified.as_ref()?.at.as_ref()?;
-    Some(until.0.duration_since(from.0).as_secs())
 }
 
 /// What a person should know of a restore that was taken back.

@@ -96,6 +96,7 @@ fn invariant_3_an_empty_cluster_is_no_success_and_is_kept_out() {
     }
 }
 
+/// R18: what is deleted is known by its UID.
 #[test]
 fn invariant_4_the_purge_touches_only_what_was_captured_and_no_kept_volume() {
     everywhere(|world| {
@@ -106,6 +107,7 @@ fn invariant_4_the_purge_touches_only_what_was_captured_and_no_kept_volume() {
     });
 }
 
+/// R15: of two restores one goes on, and backups see by a label that it does.
 #[test]
 fn invariant_5_one_restore_at_a_time() {
     super::of_two_restores_the_older_goes_on();
@@ -117,6 +119,7 @@ fn invariant_5_one_restore_at_a_time() {
     }
 }
 
+/// R5: what changes after the beginning changes nothing.
 #[test]
 fn invariant_6_inputs_are_read_once() {
     let mut world = World::new();
@@ -129,6 +132,7 @@ fn invariant_6_inputs_are_read_once() {
     assert_eq!(source["s3"]["key"], "folder/x.db");
 }
 
+/// R17: no wait depends on an event alone.
 #[test]
 fn invariant_7_every_wait_is_looked_at_again_by_itself() {
     let mut world = World::turning(Turn::Wrong);

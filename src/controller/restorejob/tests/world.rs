@@ -96,7 +96,8 @@ pub(super) fn backup() -> Backup {
             "strategyRef": {"apiGroup": "strategy.backups.cozystack.io", "kind": "Etcd", "name": "s3"},
             "driverMetadata": {"etcd.aenix.io/bucket": "bucket", "etcd.aenix.io/endpoint": "s3:9000",
                 "etcd.aenix.io/credentials-secret-name": "creds"}},
-        "status": {"phase": "Ready", "artifact": {"uri": "s3://bucket/folder/x.db", "revision": 40}},
+        "status": {"phase": "Ready", "artifact": {"uri": "s3://bucket/folder/x.db", "revision": 40, "sizeBytes": 7_000,
+            "checksum": "sha256:ab"}},
     }))
 }
 
@@ -218,7 +219,8 @@ impl World {
             Turn::Wrong => Hash::Is(HASH + 1),
             Turn::Compacted => Hash::Compacted,
         };
-        let revision = if old { self.old_revision } else { 40 + bump };
+        let strangers = cluster.data["status"]["revision"].as_i64();
+        let revision = strangers.unwrap_or(if old { self.old_revision } else { 40 + bump });
         let told = Told { revision, applied: 7, is_learner: false, hash };
         let ready = if old { 3 } else { self.ready };
         let member = |number: i32| LiveMember {
@@ -252,7 +254,10 @@ impl World {
             }
             Action::StartPreflight(rehearse) => {
                 let how = Rehearsing::Running(String::new());
-                self.rehearsal = Known::Found(Rehearsed { bump: rehearse.bump, how });
+                self.rehearsal = {
+                    let version = Some(rehearse.cluster.spec.version.clone());
+                    Known::Found(Rehearsed { bump: rehearse.bump, version, how })
+                };
             }
             Action::TakeSnapshot(source) => self.snapshot = Some(build::safety_snapshot(&self.job, source)),
             Action::Guard => drop(self.job.labels_mut().insert(warden::GUARDS.to_owned(), "etcd".to_owned())),
@@ -318,7 +323,7 @@ impl World {
     /// The world moves on by one step.
     pub(super) fn pass(&mut self) {
         self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
-        if let Known::Found(Rehearsed { bump, how }) = &mut self.rehearsal
+        if let Known::Found(Rehearsed { bump, how, .. }) = &mut self.rehearsal
             && matches!(how, Rehearsing::Running(_))
         {
             *how = match &self.rehearsal_ends {
@@ -328,12 +333,14 @@ impl World {
                     hash_revision: 40 + *bump,
                     hash_kv: HASH,
                     keys: 3,
+                    db_bytes: 20_480,
                     ..Rehearsal::default()
                 })),
             };
         }
         if let Some(snapshot) = &mut self.snapshot {
-            let artifact = json!({"uri": "s3://bucket/folder/safety.db", "revision": OLD_REVISION});
+            let artifact = json!({"uri": "s3://bucket/folder/safety.db", "revision": OLD_REVISION,
+                "sizeBytes": 9_000, "checksum": "sha256:cd"});
             snapshot.status = Some(from(json!({"phase": self.snapshot_ends, "artifact": artifact})));
         }
         let Some(cluster) = &mut self.cluster else { return };
@@ -414,10 +421,10 @@ impl World {
         panic!("did not settle: {:?}\n{:?}", self.job.status, &self.log[..self.log.len().min(60)]);
     }
 
-    /// Runs until a fact is on record.
+    /// Runs until a fact is on record; with the number of an attempt, until it is of that attempt.
     pub(super) fn run_until(&mut self, fact: &str) {
         for _ in 0..400 {
-            if self.has(fact) {
+            if self.has(fact) || self.records.iter().any(|record| read(record).unwrap().place() == fact) {
                 return;
             }
             self.step(&mut never);
