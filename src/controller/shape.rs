@@ -185,6 +185,7 @@ mod tests {
         member
     }
 
+    /// B1: members are dialled by names that their certificates cover, and no other.
     #[test]
     fn urls_carry_the_dns_name_that_certificates_cover() {
         let mut one = member("c-abcde");

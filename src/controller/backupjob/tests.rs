@@ -157,6 +157,7 @@ fn what_the_rules_refuse_never_begins() {
     assert!(!decide(&complete, at(0)).steps.is_empty());
 }
 
+/// B5: the snapshot's name is made of the job's UID, so that whoever makes it again after a stale read finds it taken.
 #[test]
 fn with_everything_there_a_snapshot_is_made_once_and_knows_its_job() {
     let snapshot = made();
@@ -171,6 +172,7 @@ fn with_everything_there_a_snapshot_is_made_once_and_knows_its_job() {
     assert_eq!(serde_json::to_value(&snapshot).unwrap(), serde_json::to_value(made()).unwrap());
 }
 
+/// B7, B12: an API that does not answer is waited for like anything that is missing, and everything has an end.
 #[test]
 fn each_missing_input_has_its_reason_and_none_is_waited_for_without_end() {
     let cases: [(&str, Inputs, (&str, &str)); 6] = [
@@ -203,6 +205,7 @@ fn each_missing_input_has_its_reason_and_none_is_waited_for_without_end() {
     }
 }
 
+/// B8: a template that is wrong is never used as it stands.
 #[test]
 fn template_errors_fail_the_job_in_their_own_words() {
     let broken = Inputs { strategy: Known::Found(strategy("{{ .Parameters.buckte }}").spec), ..inputs() };
@@ -251,6 +254,7 @@ fn only_jobs_about_etcd_are_ours() {
     assert!(!is_ours(&postgres, &Known::Absent));
 }
 
+/// B13: a job that gives up takes its snapshot along.
 #[test]
 fn a_running_snapshot_is_waited_for_and_cancelled_when_it_never_ends() {
     let running = Observed {
@@ -297,6 +301,7 @@ fn a_snapshot_that_was_seen_and_vanished_is_not_taken_twice() {
     assert!(failure(&plan).contains("was deleted") && plan.steps.is_empty());
 }
 
+/// B4: the Backup of another job is not taken for this one's.
 #[test]
 fn the_backup_takes_the_jobs_name_unless_another_jobs_backup_has_it() {
     let ours = job().uid().unwrap();
@@ -327,6 +332,7 @@ fn the_backup_takes_the_jobs_name_unless_another_jobs_backup_has_it() {
     assert_eq!(waits_for(&unread).1, reason::API_UNAVAILABLE);
 }
 
+/// B9: times, revision, version and cluster are the snapshot's.
 #[test]
 fn the_backup_says_what_was_stored_and_when() {
     let seen = complete(Known::Absent, Known::Absent);

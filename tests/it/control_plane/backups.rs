@@ -138,6 +138,7 @@ async fn ground(bed: &ControlPlane, class: &str) -> String {
     namespace
 }
 
+/// B14: each end is seen when it comes; the next look by itself at a running snapshot would be after half an hour.
 #[tokio::test]
 async fn a_job_tells_what_it_waits_for_and_ends_in_a_backup() {
     let (bed, _warden) = served().await;

@@ -21,8 +21,8 @@ fn condition<'a>(status: &'a RestoreJobStatus, type_: &str) -> (&'a str, &'a str
     (&found.status, &found.reason, &found.message)
 }
 
-/// R2, R6, R11, R13: everything of the old cluster is gone before the new one is made, all of it comes back, and only
-/// proven data is a success.
+/// R2, R6, R11, R13, B3, S6: everything of the old cluster is gone before the new one is made, all of it comes back from a
+/// store behind a private authority, the revision does not go back, and only proven data is a success.
 #[tokio::test]
 async fn what_was_backed_up_comes_back_and_what_came_later_is_gone() {
     let plane = plane().await;
@@ -31,7 +31,6 @@ async fn what_was_backed_up_comes_back_and_what_came_later_is_gone() {
     let old = stage.cluster(1).await;
     stage.back_up().await;
     let before: i64 = revision(&stage).await;
-    // R22: the restore may come before what it waits for; here it has all it needs.
     stage.ask("r", &json!({})).await;
     let done = stage.end("r").await;
     assert_eq!(done.phase.as_deref(), Some("Succeeded"), "{done:?}");

@@ -3,4 +3,5 @@
 mod architecture;
 mod chart;
 mod crds;
+mod defects;
 mod policies;

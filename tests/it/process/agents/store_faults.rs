@@ -150,6 +150,8 @@ async fn what_does_not_pass_is_told_apart_and_leaves_nothing() {
     assert!(way.is_empty().await);
 }
 
+/// B2, B3: from where the Pod runs, what cannot be reached is told by its layer, and a private authority is trusted where it
+/// is given.
 #[tokio::test]
 async fn the_layer_that_failed_is_named() {
     let etcd = filled(Version::V3_6).await;
