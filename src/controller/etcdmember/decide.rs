@@ -246,14 +246,17 @@ fn lost(seen: &Observed, why: &str) -> Plan {
     }
 }
 
-/// Whether etcd crashed so often that another restart will not help. Out of memory is not a matter of its data.
+/// Whether etcd crashes over and over, so that another restart will not help: the kubelet holds it back, after many
+/// restarts. The number alone says little, for it is of the Pod's whole life. Out of memory is not a matter of its data.
 #[must_use]
 pub fn looks_beyond_repair(seen: &Observed) -> bool {
     let lost = matches!(volume(seen), Volume::Lost(_));
     let Some(pod) = seen.pod.ours().filter(|pod| !pods::is_going(pod)) else { return lost };
     let Some(status) = pods::container(pod, CONTAINER) else { return lost };
     let out_of_memory = ended(status).is_some_and(|ended| ended.reason == "OOMKilled");
-    lost || (!status.ready && status.restart_count >= CRASHES && !out_of_memory)
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let held_back = waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"));
+    lost || (held_back && status.restart_count >= CRASHES && !out_of_memory)
 }
 
 /// Whether the other voters are a quorum without this member, as they themselves told just now.

@@ -267,11 +267,13 @@ fn o1_a_known_seed_is_sealed_although_its_etcd_does_not_answer_now() {
 
 #[test]
 fn m13_a_member_is_given_up_only_when_the_others_themselves_say_that_they_are_a_quorum() {
-    let status =
-        json!({"containerStatuses": [{"name": "etcd", "ready": false, "restartCount": 9, "image": "", "imageID": ""}]});
+    let status = |state: serde_json::Value| {
+        json!({"containerStatuses": [{"name": "etcd", "ready": false, "restartCount": 9, "image": "", "imageID": "",
+            "state": state}]})
+    };
     let voter = json!({"memberID": "0000000000000007", "isVoter": true, "podUID": "pod-uid", "version": "3.6.16"});
     let mut crashing = seen(member(&json!({}), &voter));
-    crashing.pod = pod(&json!({}), &status);
+    crashing.pod = pod(&json!({}), &status(json!({"waiting": {"reason": "CrashLoopBackOff"}})));
     crashing.siblings = vec![Arc::new(member(&json!({}), &voter)), Arc::new(member(&json!({}), &voter))];
     for (told, given_up) in
         [(Asked::Failed("no answer".into()), false), (Asked::Answered(1), false), (Asked::Answered(2), true)]
@@ -279,6 +281,9 @@ fn m13_a_member_is_given_up_only_when_the_others_themselves_say_that_they_are_a_
         crashing.others_healthy = told;
         assert_eq!(steps(&plan(&crashing)).contains(&Step::DeleteMember), given_up, "{:?}", crashing.others_healthy);
     }
+    // Restarts of a long life, and unready for a moment.
+    crashing.pod = pod(&json!({}), &status(json!({"running": {}})));
+    assert!(!steps(&plan(&crashing)).contains(&Step::DeleteMember));
 }
 
 #[test]

@@ -18,19 +18,21 @@ use crate::controller::restorejob::observe::volumes::Standing;
 use crate::controller::restorejob::options::{OnFailure, RevisionBump};
 use crate::controller::restorejob::records::restore_uid;
 
-/// Why the attempt under way is to end, if it is: the deadline and a person's wish end the restore, but nothing ends
-/// the putting back of old data except its own deadline.
+/// Why the attempt under way is to end, if it is: the deadline and a person's wish end the restore, but nothing except
+/// its own failure ends the putting back of old data, for what comes after it is older.
 pub(super) enum Ending {
     /// A person wants it.
     Wish(String),
-    /// It failed, or its time is over.
+    /// It failed, or the restore's time is over.
     Failure(String),
+    /// Old data takes long to come back.
+    Late(String),
 }
 
 impl Ending {
     fn why(&self) -> &str {
         match self {
-            Self::Wish(why) | Self::Failure(why) => why,
+            Self::Wish(why) | Self::Failure(why) | Self::Late(why) => why,
         }
     }
 }
@@ -56,7 +58,7 @@ pub(super) fn ending(seen: &Observed, now: Timestamp) -> Option<Ending> {
         let since = rollback.at.as_ref().map_or(now, |at| at.0);
         let seconds = u64::try_from(options(seen).timeout_seconds).unwrap_or_default();
         let over = remaining(since, seconds, now).is_zero();
-        return over.then(|| Ending::Failure(format!("the old data was not back within {seconds} s")));
+        return over.then(|| Ending::Late(format!("the old data was not back within {seconds} s")));
     }
     if let Some(why) = unwanted(&seen.job) {
         return Some(Ending::Wish(why.to_owned()));
@@ -75,6 +77,7 @@ pub(super) fn unless_over(seen: &Observed, now: Timestamp, plan: Plan, state: &s
             let ending = match ending {
                 Ending::Wish(why) => Ending::Wish(told(&why)),
                 Ending::Failure(why) => Ending::Failure(told(&why)),
+                Ending::Late(why) => Ending::Late(told(&why)),
             };
             give_up(seen, plan, ending)
         }
@@ -84,7 +87,8 @@ pub(super) fn unless_over(seen: &Observed, now: Timestamp, plan: Plan, state: &s
 /// The attempt failed for good.
 pub(super) fn failed(seen: &Observed, why: String) -> Plan {
     let plan = Plan::wait(reason::ROLLING_BACK, why.clone(), LOOK_AGAIN);
-    let wished = seen.facts.attempt() == 0 && unwanted(&seen.job).is_some();
+    // To go on is no way out here: without old data a person has to decide.
+    let wished = seen.facts.attempt() == 0 && unwanted(&seen.job).is_some() && matches!(old_data(seen), Ok(Some(_)));
     give_up(seen, plan, if wished { Ending::Wish(why) } else { Ending::Failure(why) })
 }
 
@@ -92,9 +96,17 @@ pub(super) fn failed(seen: &Observed, why: String) -> Plan {
 /// goes on meanwhile, and what comes right is taken.
 pub(super) fn give_up(seen: &Observed, plan: Plan, ending: Ending) -> Plan {
     let held = options(seen).on_failure == OnFailure::Hold && seen.facts.attempt() == 0;
-    let source = match &ending {
-        Ending::Failure(_) if held || answer(seen) == Some(Answer::Retry) => None,
+    let found = match &ending {
+        Ending::Late(_) => Ok(None),
+        Ending::Failure(_) if held || answer(seen) == Some(Answer::Retry) => Ok(None),
         Ending::Failure(_) | Ending::Wish(_) => old_data(seen),
+    };
+    let source = match found {
+        Ok(source) => source,
+        Err(why) => {
+            let message = format!("{}; what there is of the old data cannot be told: {why}", ending.why());
+            return Plan::wait(reason::API_UNAVAILABLE, message, LOOK_AGAIN);
+        }
     };
     match (source, ending) {
         (Some(source), ending) => {
@@ -105,12 +117,16 @@ pub(super) fn give_up(seen: &Observed, plan: Plan, ending: Ending) -> Plan {
         // Nothing could be put back: to go on is the way to a cluster.
         (None, Ending::Wish(_)) if answer(seen) != Some(Answer::Abandon) => plan,
         (None, ending) => {
-            let nothing_left = if held {
-                "options.onFailure is Hold"
-            } else {
-                "there is no old data, or no more of it, that could be put back"
+            let why_now = match &ending {
+                Ending::Late(_) => {
+                    "it goes on. To have older data put back instead, if there is any, delete the EtcdCluster"
+                }
+                Ending::Failure(_) | Ending::Wish(_) if held => "options.onFailure is Hold",
+                Ending::Failure(_) | Ending::Wish(_) => {
+                    "there is no old data, or no more of it, that could be put back"
+                }
             };
-            blocked(seen, plan, &format!("{}, and {nothing_left}", ending.why()))
+            blocked(seen, plan, &format!("{}, and {why_now}", ending.why()))
         }
     }
 }
@@ -136,13 +152,23 @@ pub(super) fn blocked(seen: &Observed, plan: Plan, why: &str) -> Plan {
 }
 
 /// The next place to put old data back from: the old cluster where it still stands, a kept volume, the safety snapshot;
-/// each once.
-fn old_data(seen: &Observed) -> Option<OldData> {
+/// each once. An error says what could not be read: what is newer must not be passed over for that.
+fn old_data(seen: &Observed) -> Result<Option<OldData>, String> {
     let facts = &seen.facts;
-    let intent = facts.purge_intent.as_ref().map(|intent| &intent.fact)?;
+    let Some(intent) = facts.purge_intent.as_ref().map(|intent| &intent.fact) else { return Ok(None) };
+    let tried = |source: &OldData| facts.rollbacks.values().any(|rollback| rollback.fact.source == *source);
+    if let Known::Unknown(why) = &seen.cluster {
+        return Err(why.clone());
+    }
+    let standing = OldData::Standing { cluster_uid: intent.cluster_uid.clone() };
+    if stands(seen, &intent.cluster_uid).is_some() && !tried(&standing) {
+        return Ok(Some(standing));
+    }
     let mut sources = Vec::new();
-    if stands(seen, &intent.cluster_uid).is_some() {
-        sources.push(OldData::Standing { cluster_uid: intent.cluster_uid.clone() });
+    if let Known::Unknown(why) = &seen.volumes
+        && !intent.volumes.is_empty()
+    {
+        return Err(why.clone());
     }
     if let Known::Found(found) = &seen.volumes {
         let kept = intent
@@ -156,8 +182,7 @@ fn old_data(seen: &Observed) -> Option<OldData> {
     }
     let safety = facts.safety.as_ref().and_then(|safety| safety.fact.source.clone());
     sources.extend(safety.map(|source| OldData::Snapshot(Box::new(source))));
-    let tried = |source: &OldData| facts.rollbacks.values().any(|rollback| rollback.fact.source == *source);
-    sources.into_iter().find(|source| !tried(source))
+    Ok(sources.into_iter().find(|source| !tried(source)))
 }
 
 /// The old cluster, where it is there and stays.

@@ -117,6 +117,10 @@ fn begin_purge(seen: &Observed, cluster: &DynamicObject, now: Timestamp) -> Plan
         Plan::act([delete], reason::PURGING, "the EtcdCluster is deleted")
     };
     if seen.facts.attempt() > 0 {
+        let old = seen.facts.purge_intent.as_ref().is_some_and(|intent| intent.fact.cluster_uid == uid(cluster));
+        if old {
+            return failed(seen, "the old EtcdCluster stands although something else was to be put back".to_owned());
+        }
         return unless_over(seen, now, delete(None), "the failed EtcdCluster could not be deleted");
     }
     let captured = seen.facts.capture.as_ref().map(|capture| &capture.fact.object);

@@ -38,6 +38,11 @@ pub(super) fn recreate(seen: &Observed, now: Timestamp) -> Plan {
             let fact = Fact::Created(Created { attempt: start.attempt, cluster_uid: uid(cluster) });
             Plan::act([Action::Record(fact)], reason::BOOTSTRAPPING, "the new EtcdCluster exists")
         }
+        // We were deposed meanwhile: the records that were read are older than the cluster.
+        Known::Found(cluster) if attempt_of(cluster, &seen.job) > Some(start.attempt) => {
+            let message = "the EtcdCluster is of an attempt that began after this look".to_owned();
+            Plan::wait(reason::BOOTSTRAPPING, message, LOOK_AGAIN)
+        }
         // Of a leader that was deposed: it sent its request before this attempt began, and was heard after.
         Known::Found(cluster) if attempt_of(cluster, &seen.job).is_some() => {
             let delete = Action::DeleteCluster { uid: uid(cluster), resource_version: None };

@@ -6,7 +6,8 @@ use serde_json::json;
 use super::world::{Turn, World, crash_at, disturbances, never};
 use crate::api::names::warden;
 use crate::api::restorejob::reason;
-use crate::controller::restorejob::decide::{Action, Verdict};
+use crate::controller::restorejob::decide::{Action, Verdict, decide};
+use crate::controller::restorejob::facts::{Fact, OldData, RollBack};
 use crate::controller::restorejob::observe::Release;
 use crate::controller::restorejob::observe::volumes::Standing;
 
@@ -50,7 +51,7 @@ fn a_cluster_made_from_another_snapshot_is_taken_back() {
 #[test]
 fn without_a_volume_the_safety_snapshot_is_put_back() {
     let mut world = World::turning(Turn::Wrong);
-    world.turns.insert(1, Turn::Never);
+    world.turns.insert(1, Turn::Hopeless);
     world.run(never);
     assert_eq!((world.phase(), world.uid()), ("Failed", "new2"));
     assert!(world.message().contains("s3://bucket/folder/safety.db"), "{}", world.message());
@@ -75,6 +76,88 @@ fn a_rollback_that_is_disturbed_at_any_action_ends_the_same() {
         assert_eq!((world.phase(), world.uid()), ("Failed", "new1"), "{how:?} {nth}: {:?}", world.log);
         assert_eq!(world.release.as_ref().unwrap().suspend, None);
     }
+}
+
+/// Time that runs out, or a clock that jumps, is no reason to put older data in the place of newer.
+#[test]
+fn old_data_that_is_slow_to_come_back_is_waited_for() {
+    let mut world = World::turning(Turn::Wrong);
+    world.turns.insert(1, Turn::Never);
+    let plan = world.run_for(9000);
+    let Verdict::Waiting { reason: reason::BLOCKED, message } = &plan.verdict else { panic!("{plan:?}") };
+    assert!(message.contains("delete the EtcdCluster"), "{message}");
+    assert_eq!((world.uid(), world.deleted.as_slice()), ("new1", ["old".to_owned(), "new0".to_owned()].as_slice()));
+    let mut given_up = world.clone();
+    given_up.cluster = None;
+    given_up.run(never);
+    assert_eq!((given_up.phase(), given_up.uid()), ("Failed", "new2"));
+    world.turns.insert(1, Turn::Right);
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Failed", "new1"));
+}
+
+/// R1, R2: an API server that does not answer says nothing about what is there.
+#[test]
+fn what_cannot_be_read_is_not_taken_for_gone() {
+    for unreadable in [&["cluster"][..], &["volumes"], &["cluster", "volumes"]] {
+        for since in ["purge-intent", "kept"] {
+            let mut world = World::new();
+            world.run_until(since);
+            world.job.annotations_mut().insert(warden::ABORT.to_owned(), "true".to_owned());
+            world.unreadable = unreadable.iter().copied().collect();
+            world.run_for(5);
+            world.unreadable.clear();
+            world.run(never);
+            assert_eq!(
+                (world.phase(), world.uid()),
+                ("Failed", "old"),
+                "{unreadable:?} since {since}: {:?}",
+                world.log
+            );
+            assert!(world.deleted.is_empty() && world.volume == Standing::Owned, "{unreadable:?} since {since}");
+        }
+    }
+}
+
+#[test]
+fn an_old_cluster_that_stands_outlives_a_rollback_to_anything_else() {
+    let mut world = World::new();
+    world.run_until("kept");
+    let source = OldData::Volume { claim: "data-etcd-a".to_owned(), sub_path: "member/snap/db".to_owned() };
+    let back = RollBack { attempt: 1, why: "a test".to_owned(), source, bump: 0 };
+    world.act(&Action::Record(Fact::RollBack(back)));
+    world.run(never);
+    assert_eq!((world.phase(), world.uid(), world.volume), ("Failed", "old", Standing::Owned));
+    assert!(world.deleted.is_empty());
+}
+
+/// Records that a deposed leader read before the next attempt began say nothing about the cluster of that attempt.
+#[test]
+fn a_deposed_leader_deletes_no_cluster_of_a_newer_attempt() {
+    let mut world = World::turning(Turn::Wrong);
+    world.run_until("purged");
+    let before = world.records.clone();
+    while world.uid() != "new1" {
+        world.step(&mut never);
+    }
+    world.records = before;
+    let plan = decide(&world.look(), world.now);
+    assert!(plan.actions.is_empty(), "{plan:?}");
+}
+
+/// R8: a restore that cannot succeed and has no old data is a person's, whether or not somebody deleted the job.
+#[test]
+fn a_deleted_restore_that_cannot_succeed_is_blocked_where_there_is_no_old_data() {
+    let mut world = World::with(json!({"safetySnapshot": "Never"}));
+    world.turns.insert(0, Turn::Hopeless);
+    world.run_until("created");
+    world.volume = Standing::Gone;
+    world.delete_job();
+    let plan = world.run_for(60);
+    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::BLOCKED), "{plan:?}");
+    world.job.annotations_mut().insert(warden::UNBLOCK.to_owned(), "Abandon".to_owned());
+    world.run(never);
+    assert!(world.job_gone);
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub(super) enum Turn {
     Never,
     /// What was rehearsed is compacted away.
     Compacted,
+    /// Its seed says that it will never come up.
+    Hopeless,
 }
 
 /// What is there, and how it behaves.
@@ -87,6 +89,8 @@ pub(super) struct World {
     pub(super) refused: BTreeSet<&'static str>,
     /// Clusters by UID that were deleted.
     pub(super) deleted: Vec<String>,
+    /// What the API server gives no answer about: `cluster`, `volumes`.
+    pub(super) unreadable: BTreeSet<&'static str>,
 }
 
 pub(super) fn backup() -> Backup {
@@ -157,6 +161,7 @@ impl World {
             log: Vec::new(),
             refused: BTreeSet::new(),
             deleted: Vec::new(),
+            unreadable: BTreeSet::new(),
         }
     }
 
@@ -176,20 +181,22 @@ impl World {
 
     pub(super) fn look(&self) -> Observed {
         let optional = |cluster: &Option<DynamicObject>| cluster.clone().map_or(Known::Absent, Known::Found);
+        let unknown = |what: &str| self.unreadable.contains(what).then(|| "no answer".to_owned());
+        let volumes = vec![self.volume; self.facts().purge_intent.map_or(0, |i| i.fact.volumes.len())];
         Observed {
             job: self.job.clone(),
             facts: self.facts(),
             backup: self.backup.clone(),
             others: Known::Found(vec![self.job.clone()]),
             unfinished: Known::Absent,
-            cluster: optional(&self.cluster),
+            cluster: unknown("cluster").map_or_else(|| optional(&self.cluster), Known::Unknown),
             release: self.release.clone().map_or(Known::Absent, Known::Found),
             rehearsal: self.rehearsal.clone(),
             snapshot: self.snapshot.clone().map_or(Known::Absent, Known::Found),
             recreation: Known::Found(self.recreation.clone()),
             remains: Known::Found(self.remains.clone()),
             live: self.live(),
-            volumes: Known::Found(vec![self.volume; self.facts().purge_intent.map_or(0, |i| i.fact.volumes.len())]),
+            volumes: unknown("volumes").map_or(Known::Found(volumes), Known::Unknown),
             lost: self.lost.clone(),
             namespace_goes: false,
             refused: self.against_the_rules.clone(),
@@ -205,17 +212,22 @@ impl World {
         self.records.iter().any(|record| read(record).unwrap().word() == fact)
     }
 
+    /// How a cluster turns out.
+    fn turn(&self, cluster: &DynamicObject) -> Turn {
+        let attempt = cluster.annotations().get(warden::RESTORE_ATTEMPT).and_then(|attempt| attempt.parse().ok());
+        attempt.and_then(|attempt: u32| self.turns.get(&attempt).copied()).unwrap_or_default()
+    }
+
     fn live(&self) -> Known<Live> {
         let Some(cluster) = &self.cluster else { return Known::Absent };
         let old = cluster.metadata.uid.as_deref() == Some("old");
-        let attempt = cluster.annotations().get(warden::RESTORE_ATTEMPT).and_then(|attempt| attempt.parse().ok());
-        let turn = attempt.and_then(|attempt: u32| self.turns.get(&attempt).copied()).unwrap_or_default();
+        let turn = self.turn(cluster);
         let up = old || (cluster.data["status"]["readyMembers"].as_i64() > Some(0) && turn != Turn::Never);
         let bump: i64 =
             cluster.annotations().get(warden::REVISION_BUMP).and_then(|bump| bump.parse().ok()).unwrap_or_default();
         let hash = match turn {
             _ if old => Hash::NotAsked,
-            Turn::Right | Turn::Alarmed | Turn::Never => Hash::Is(HASH),
+            Turn::Right | Turn::Alarmed | Turn::Never | Turn::Hopeless => Hash::Is(HASH),
             Turn::Wrong => Hash::Is(HASH + 1),
             Turn::Compacted => Hash::Compacted,
         };
@@ -343,6 +355,7 @@ impl World {
                 "sizeBytes": 9_000, "checksum": "sha256:cd"});
             snapshot.status = Some(from(json!({"phase": self.snapshot_ends, "artifact": artifact})));
         }
+        let hopeless = self.cluster.as_ref().is_some_and(|cluster| self.turn(cluster) == Turn::Hopeless);
         let Some(cluster) = &mut self.cluster else { return };
         if let Some(since) = cluster.metadata.deletion_timestamp.as_ref() {
             if self.now.duration_since(since.0) >= SignedDuration::from_secs(self.goes.into()) {
@@ -356,8 +369,10 @@ impl World {
             && cluster.annotations().contains_key(warden::RESTORED_BY)
         {
             let restored = cluster.data["status"]["restored"].clone();
-            cluster.data["status"] = json!({"restored": restored, "readyMembers": self.ready, "conditions": [{"type": "Available",
-                "status": "True", "reason": "QuorumHealthy", "message": "", "lastTransitionTime": start()}]});
+            let (ready, status, reason) =
+                if hopeless { (0, "False", "RestoreFailed") } else { (self.ready, "True", "QuorumHealthy") };
+            cluster.data["status"] = json!({"restored": restored, "readyMembers": ready, "conditions": [{"type": "Available",
+                "status": status, "reason": reason, "message": "", "lastTransitionTime": start()}]});
         }
     }
 
