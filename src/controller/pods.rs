@@ -66,6 +66,16 @@ pub fn waits_for_gate(pod: &Pod, type_: &str) -> bool {
         && condition(pod, type_).is_none_or(|condition| condition.0 != "True")
 }
 
+/// What is said of a Pod whose containers run and which is not Ready, when its status tells no more.
+pub const SILENT: &str = "it does not answer yet";
+
+/// Whether the status tells no more than that the Pod's containers run and do not answer: then whoever asked them knows
+/// better.
+#[must_use]
+pub fn is_silent(pod: &Pod) -> bool {
+    trouble(pod) == SILENT
+}
+
 /// Why a Pod is not Ready, as far as its status tells: not scheduled, image not there, container ended, or just not
 /// answering yet. One clause for a person, without a full stop.
 #[must_use]
@@ -85,8 +95,7 @@ pub fn trouble(pod: &Pod) -> String {
     let init = status.and_then(|status| status.init_container_statuses.as_ref());
     let main = status.and_then(|status| status.container_statuses.as_ref());
     let stuck = init.into_iter().chain(main).flatten().find_map(stuck);
-    stuck
-        .unwrap_or_else(|| if phase(pod) == "Running" { "it does not answer yet" } else { "it is starting" }.to_owned())
+    stuck.unwrap_or_else(|| if phase(pod) == "Running" { SILENT } else { "it is starting" }.to_owned())
 }
 
 /// What keeps one container from running.

@@ -371,6 +371,7 @@ fn waiting(seen: &Observed, pod: &Pod) -> Waiting {
             Asked::Answered(myself) if !myself.errors.is_empty() => {
                 format!("etcd reports {}", myself.errors.join("; "))
             }
+            Asked::Failed(why) if pods::is_silent(pod) => format!("{}: {why}", pods::SILENT),
             Asked::Answered(_) | Asked::No | Asked::Failed(_) => pods::trouble(pod),
         });
     }
