@@ -1,4 +1,6 @@
-//! Single decisions about a member, and the Pods that they lead to.
+//! Single decisions about a member, and the Pods that they lead to; whole ways are in `world`.
+
+mod world;
 
 use std::sync::Arc;
 
@@ -294,4 +296,25 @@ fn a_quota_that_is_used_up_is_named() {
     let errors = vec!["memberID:7 alarm:NOSPACE ".to_owned()];
     full.myself = Asked::Answered(Myself { member_id: 7, version: Some("3.6.16".into()), is_learner: false, errors });
     assert_eq!(plan(&full).waiting, Waiting::Pod("etcd reports memberID:7 alarm:NOSPACE ".into()));
+}
+
+#[test]
+fn why_an_etcd_that_runs_could_not_be_asked_is_told() {
+    let mut silent = seen(member(&json!({}), &json!({})));
+    silent.pod = pod(&json!({warden::INITIAL_CLUSTER_STATE: "new"}), &json!({"phase": "Running", "podIP": "10.0.0.1"}));
+    silent.myself = Asked::Failed("etcd: https://10.0.0.1:2379 cannot be reached: certificate expired".into());
+    let told = status::compute(&silent, &plan(&silent), None, now());
+    let ready = condition::find(told.conditions.as_deref().unwrap(), "Ready").unwrap();
+    assert_eq!(ready.reason, reason::POD_NOT_READY);
+    assert_eq!(
+        ready.message,
+        "The Pod is not Ready: it does not answer yet: etcd: https://10.0.0.1:2379 cannot be reached: certificate expired."
+    );
+    // What the kubelet says comes first: it knows why there is nobody to ask.
+    silent.pod = pod(
+        &json!({}),
+        &json!({"phase": "Running", "containerStatuses": [{"name": "etcd", "state": {"waiting": {"reason":
+            "CrashLoopBackOff"}}, "ready": false, "restartCount": 1, "image": "", "imageID": ""}]}),
+    );
+    assert_eq!(plan(&silent).waiting, Waiting::Pod("container etcd waits: CrashLoopBackOff".into()));
 }

@@ -200,6 +200,7 @@ fn an_end_is_final_and_its_job_is_let_go_only_then() {
     }
 }
 
+/// S5: revision, version and cluster of the source are recorded.
 #[test]
 fn the_status_holds_what_the_agent_told() {
     let mut seen = with_job(Some(("Complete", 10)));
@@ -273,4 +274,45 @@ fn n4_a_cluster_that_never_formed_can_be_snapshot() {
         "lastTransitionTime": at(0)}]);
     let source = Source::Found(cluster(&json!({"status": {"clusterID": null, "conditions": failed}})));
     assert_eq!(decide(&Observed { source, ..fresh() }, IMAGE, at(0)).step, Some(Step::CreateJob));
+}
+
+/// A snapshot's whole way, with every step done twice, as after a crash between the step and its record.
+#[test]
+fn a_snapshot_whose_every_step_is_done_twice_takes_one() {
+    let mut job: Option<Job> = None;
+    let mut jobs_made = 0;
+    let mut seen = fresh();
+    let mut log = Vec::new();
+    for second in 0..10 {
+        let there = job.clone().map(Arc::new);
+        seen.job = Ok(there.map_or(Owned::Absent, Owned::Ours));
+        let plan = decide(&seen, IMAGE, at(second));
+        for step in plan.step.iter().flat_map(|step| [step, step]) {
+            log.push(format!("{step:?}"));
+            match step {
+                Step::CreateJob if job.is_some() => {}
+                Step::CreateJob => {
+                    jobs_made += 1;
+                    let (snapshot, cluster) = (&seen.snapshot, cluster(&json!({})));
+                    let inputs = build::Inputs { snapshot, cluster: &cluster, members: &[], image: "warden:1" };
+                    job = Some(build::job(inputs));
+                }
+                Step::ExpireJob => {
+                    let spec = job.as_mut().unwrap().spec.as_mut().unwrap();
+                    spec.ttl_seconds_after_finished = Some(build::KEPT_SECONDS);
+                }
+            }
+        }
+        let status = status::compute(&seen, &plan, None, at(second));
+        Arc::make_mut(&mut seen.snapshot).status = Some(status);
+        // The Job's Pod runs for a while, and tells; then the Job controller says so, too.
+        if second == 3 {
+            seen.tries.ended = vec![ended(0, true, "Completed")];
+            let complete =
+                json!({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": at(second)}]});
+            job.as_mut().unwrap().status = Some(serde_json::from_value(complete).unwrap());
+        }
+    }
+    assert_eq!((jobs_made, log), (1, ["CreateJob", "CreateJob", "ExpireJob", "ExpireJob"].map(str::to_owned).to_vec()));
+    assert_eq!(seen.snapshot.phase(), Some(phase::COMPLETE));
 }

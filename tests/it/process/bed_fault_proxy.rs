@@ -42,6 +42,20 @@ async fn requests_are_answered_delayed_lost_and_cut_as_told() {
         assert_eq!(get_version(&proxy).await.unwrap().1, whole, "{fault:?}");
     }
 
+    // Twice for the server, which the proxy's own count does not show: a lease is granted under a name only once.
+    proxy.clear();
+    let lease = async || {
+        let authority = reqwest::Certificate::from_pem(proxy.authority_pem().as_bytes()).unwrap();
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([authority]).build().unwrap();
+        let url = format!("{}/v3/lease/grant", proxy.url());
+        let granted = client.post(url).body(r#"{"TTL": "60", "ID": "7"}"#).send().await.unwrap();
+        granted.text().await.unwrap()
+    };
+    proxy.inject(On::any(), HttpFault::Twice);
+    let second = lease().await;
+    assert!(second.contains("lease already exists"), "{second}");
+
+    proxy.clear();
     proxy.inject(On::any().first(1), HttpFault::Delay(Duration::from_millis(300)));
     let begin = Instant::now();
     assert_eq!(get_version(&proxy).await.unwrap().0, 200);

@@ -38,6 +38,9 @@ pub enum HttpFault {
     LoseAnswer,
     /// The server has answered, and the client waits for that answer for ever.
     WithholdAnswer,
+    /// The server gets it twice, one after the other, and the client the second answer: as when somebody on the way has
+    /// lost the first one and asked again.
+    Twice,
     /// The connection is reset when the server has sent this many bytes of the answer's body.
     CutAnswer(usize),
     /// The connection is reset when the client has sent this many bytes of the request's body.
@@ -215,6 +218,10 @@ impl Connection {
             Some(HttpFault::Reset) => return self.hang_up().await,
             Some(HttpFault::Hang) => std::future::pending().await,
             Some(HttpFault::CutRequest(bytes)) => body = self.cut(body, *bytes),
+            Some(HttpFault::Twice) => match self.once_before(&parts, body).await {
+                Ok(again) => body = again,
+                Err(_) => return self.hang_up().await,
+            },
             Some(
                 HttpFault::LoseAnswer
                 | HttpFault::WithholdAnswer
@@ -242,6 +249,14 @@ impl Connection {
             Some(HttpFault::CutAnswer(bytes)) => Ok(answer.map(|body| self.cut(body, bytes))),
             _ => Ok(answer),
         }
+    }
+
+    /// Sends a request for the first time, waits for the whole answer, and gives the body for the second time.
+    async fn once_before(&self, parts: &http::request::Parts, body: Body) -> Result<Body, BoxedError> {
+        let bytes = body.collect().await?.to_bytes();
+        let whole = || http_body_util::Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
+        self.send(Request::from_parts(parts.clone(), whole())).await?.into_body().collect().await?;
+        Ok(whole())
     }
 
     async fn hang_up(&self) -> Result<Response<Body>, BoxedError> {

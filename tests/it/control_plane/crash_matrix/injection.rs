@@ -13,6 +13,8 @@ pub enum Fault {
     KilledAfter,
     /// It is done, and the connection breaks before the answer.
     AnswerLost,
+    /// It is done twice, and our server learns of the second time.
+    Twice,
     /// 504: the API server gave up.
     Timeout,
     /// 409: somebody else was quicker.
@@ -25,10 +27,11 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::KilledBefore,
         Self::KilledAfter,
         Self::AnswerLost,
+        Self::Twice,
         Self::Timeout,
         Self::Conflict,
         Self::Forbidden,
@@ -46,6 +49,7 @@ impl Fault {
             Self::KilledBefore => HttpFault::Hang,
             Self::KilledAfter => HttpFault::WithholdAnswer,
             Self::AnswerLost => HttpFault::LoseAnswer,
+            Self::Twice => HttpFault::Twice,
             Self::Timeout => answer(504, "Timeout", "the request did not complete within the allotted time"),
             Self::Conflict => {
                 answer(409, "Conflict", "the object has been modified; try again with the latest version")

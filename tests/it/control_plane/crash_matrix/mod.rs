@@ -13,6 +13,7 @@ mod run;
 mod scene;
 mod snapshot;
 mod story;
+mod twice;
 
 use injection::Fault;
 use restore::Wish;
@@ -41,6 +42,12 @@ async fn a_cluster_comes_up_whatever_happens_to_a_write() {
 async fn a_snapshot_is_taken_once_whatever_happens_to_a_write() {
     let matrix = Matrix { story: snapshot::Take, faults: &Fault::ALL };
     matrix.run_side_by_side(Selection::Sample(SAMPLE), AT_ONCE).await;
+}
+
+/// M1 among them: what a step has done already is no failure when it is done again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_lives_its_life_with_every_write_done_twice() {
+    twice::live().await;
 }
 
 /// R4, R5, R8, R9: whatever happens to a write of a restore, or of a rollback, the application ends with its old data or
