@@ -5,15 +5,21 @@ use crate::bed::etcd::Version;
 use crate::bed::pki::Authority;
 use crate::bed::stand_in::Plane;
 use crate::bed::stand_in::cert_manager::StandInCertManager;
+use crate::bed::stand_in::kubelet::node::LIMITED_CLASS;
 use crate::bed::stand_in::plane::Serve;
 use crate::bed::wait_for;
+use etcd_warden::api::condition;
 use etcd_warden::api::etcdcluster::EtcdCluster;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::events::v1::Event;
-use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::api::events::v1;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_mins(2);
 
@@ -63,6 +69,11 @@ impl Place<'_> {
         clusters.patch("etcd", &PatchParams::default(), &Patch::Merge(json!({ "spec": spec }))).await.unwrap();
     }
 
+    async fn delete(&self) {
+        let clusters: Api<EtcdCluster> = Api::namespaced(self.scene.plane.client().await, &self.namespace);
+        clusters.delete("etcd", &DeleteParams::background()).await.unwrap();
+    }
+
     async fn secret(&self, name: &str, data: &Value) {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data});
         self.apply(&secret).await;
@@ -93,7 +104,7 @@ impl Place<'_> {
 
     /// The reasons of all Events, in no order.
     async fn events(&self) -> Vec<String> {
-        let events: Api<Event> = Api::namespaced(self.scene.plane.client().await, &self.namespace);
+        let events: Api<v1::Event> = Api::namespaced(self.scene.plane.client().await, &self.namespace);
         let all = events.list(&ListParams::default()).await.expect("Events").items;
         all.into_iter().filter_map(|event| event.reason).collect()
     }
@@ -119,6 +130,7 @@ async fn each_trouble_is_named_and_heals_once_it_is_put_right() {
         an_image_that_is_not_there(&scene),
         a_wrong_password(&scene),
         a_used_up_quota(&scene),
+        a_full_volume(&scene),
     );
 }
 
@@ -205,6 +217,105 @@ async fn a_used_up_quota(scene: &Scene) {
         scene.plane.etcdctl(&pods[0], words).await.unwrap();
     }
     place.reconciled().await;
+}
+
+/// The volume itself is full, by whatever: etcd ends, and its last words say why.
+async fn a_full_volume(scene: &Scene) {
+    // etcd keeps two files of 64 MiB for its log.
+    let storage = json!({"size": "160Mi", "storageClassName": LIMITED_CLASS});
+    let place = scene.cluster(1, &json!({ "storage": storage })).await;
+    place.reconciled().await;
+    let pods = scene.plane.members(&place.namespace, "etcd").await;
+    scene.plane.etcdctl(&pods[0], &["put", "key", "kept"]).await.unwrap();
+    let claim = format!("data-{}", pods[0].name_any());
+    let ballast = scene.plane.kubelet.limited_volume(&place.namespace, &claim).await.join("ballast");
+    fill(&ballast);
+    // Taken or not: the write that does not fit is the last one.
+    for number in 0..8 {
+        let key = format!("large{number}");
+        if scene.plane.etcdctl(&pods[0], &["put", &key, &"v".repeat(120_000)]).await.is_err() {
+            break;
+        }
+    }
+    place.says("Degraded=True", "QuorumLost", "").await;
+    place.says("Available=False", "QuorumLost", "no space left on device").await;
+
+    std::fs::remove_file(&ballast).unwrap();
+    place.reconciled().await;
+    let kept = scene.plane.etcdctl(&pods[0], &["get", "key", "--print-value-only"]).await;
+    assert_eq!(kept.as_deref(), Ok("kept\n"));
+}
+
+/// Leaves no room beside this file.
+fn fill(file: &Path) {
+    let mut file = std::fs::File::create(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let full = (0..).find_map(|_| file.write_all(&[0; 4096]).err());
+    assert_eq!(full.map(|error| error.kind()), Some(std::io::ErrorKind::StorageFull));
+}
+
+/// N2, by every write of the status, not only by those that a poll happens to meet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n2_available_never_goes_away_on_the_way_up() {
+    let scene = Scene::start().await;
+    let namespace = scene.plane.api.namespace("clusters").await;
+    let clusters: Api<EtcdCluster> = Api::namespaced(scene.plane.client().await, &namespace);
+    let mut changes = watcher(clusters, Config::default()).boxed();
+    while !matches!(changes.next().await, Some(Ok(Event::InitDone))) {}
+    let place = Place { scene: &scene, namespace };
+    place.make(3, &json!({})).await;
+    let mut told: Vec<(String, String)> = Vec::new();
+    let came_up = async {
+        while let Some(change) = changes.next().await {
+            let Event::Apply(cluster) = change.expect("the watch goes on") else { continue };
+            let status = cluster.status.unwrap_or_default();
+            let available = condition::find(status.conditions.as_deref().unwrap_or_default(), "Available");
+            if let Some(now) = available.map(|now| (now.status.clone(), now.reason.clone()))
+                && told.last() != Some(&now)
+            {
+                told.push(now);
+            }
+            if status.ready_members == Some(3) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(WITHIN, came_up).await.expect("three Ready members");
+    println!("Available: {told:?}");
+    let went_away = told.windows(2).any(|turn| turn[0].0 == "True" && turn[1].0 != "True");
+    assert!(!went_away && told.last().is_some_and(|last| last.0 == "True"), "{told:?}");
+}
+
+/// N1: clusters whose restore reaches nobody slow nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n1_broken_restores_beside_it_do_not_slow_a_cluster() {
+    let scene = Scene::start().await;
+    let alone = fastest(&scene).await;
+    let source = json!({"s3": {"endpoint": "http://192.0.2.1:9", "bucket": "none", "key": "k.db",
+        "credentialsSecretRef": {"name": "creds"}}});
+    for _ in 0..3 {
+        let namespace = scene.plane.api.namespace("broken").await;
+        let place = Place { scene: &scene, namespace };
+        place.secret("creds", &json!({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})).await;
+        place.make(1, &json!({"bootstrap": {"restore": {"source": source}}})).await;
+        place.says("Progressing=True", "WaitingForSeed", "restor").await;
+    }
+    let beside = fastest(&scene).await;
+    println!("alone {alone:?}, beside three broken restores {beside:?}");
+    // Where looks wait for each other, one dial that nobody answers costs more than this.
+    assert!(beside < alone * 2, "alone {alone:?}, beside three broken restores {beside:?}");
+}
+
+/// The shortest of several times that a cluster of one takes: a busy machine makes the others long.
+async fn fastest(scene: &Scene) -> Duration {
+    let mut shortest = Duration::MAX;
+    for _ in 0..4 {
+        let begin = Instant::now();
+        let place = scene.cluster(1, &json!({})).await;
+        place.reconciled().await;
+        shortest = shortest.min(begin.elapsed());
+        place.delete().await;
+    }
+    shortest
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

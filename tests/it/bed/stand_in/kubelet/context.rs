@@ -25,6 +25,8 @@ pub struct Shared {
     /// Delays and periods of probes are divided by it.
     pub probe_divisor: u32,
     pub paused: watch::Sender<bool>,
+    /// Held while a volume is made: a claim is heard of more than once.
+    pub making_volumes: tokio::sync::Mutex<()>,
     withdrawn: Mutex<HashSet<String>>,
     slow: Mutex<Vec<Slow>>,
     running: Mutex<BTreeMap<Container, Running>>,
@@ -65,6 +67,7 @@ impl Shared {
             images,
             probe_divisor: probe_divisor.max(1),
             paused: watch::Sender::new(false),
+            making_volumes: tokio::sync::Mutex::default(),
             withdrawn: Mutex::default(),
             slow: Mutex::default(),
             running: Mutex::default(),

@@ -8,7 +8,8 @@
 //! What is different from a node:
 //! - images are programs of this host ([`Images`]); there are no cgroups: limits on memory and CPU do nothing;
 //! - there is no kube-proxy: the name of a Service stands for the addresses of its ready Pods, port for port;
-//! - a volume is a folder of the host: its size is not enforced (that of a memory volume is);
+//! - a volume is a folder of the host: its size is not enforced (that of a memory volume is, and that of a claim of
+//!   StorageClass [`node::LIMITED_CLASS`]);
 //! - Secrets and ConfigMaps in volumes are read once, when a Pod starts; Services leave no environment variables;
 //! - delays and periods of probes are divided by [`PROBE_DIVISOR`], and the pauses between restarts are short;
 //! - affinity, taints and resources are not looked at: there is one node, called `stand-in`;
@@ -38,7 +39,7 @@ use program::Program;
 use runtime::Runtime;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -141,6 +142,14 @@ impl StandInKubelet {
             let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             removed.unwrap_or_else(|e| panic!("remove {}: {e}", path.display()));
         }
+    }
+
+    /// The folder behind a claim of [`node::LIMITED_CLASS`], which only the node itself sees.
+    pub async fn limited_volume(&self, namespace: &str, claim: &str) -> PathBuf {
+        let folder = self.volume(namespace, claim).await;
+        let node = self.shared.runtime.node().expect("the node's process");
+        let below_root = folder.strip_prefix("/").expect("an absolute path");
+        Path::new("/proc").join(node.to_string()).join("root").join(below_root)
     }
 
     /// Makes an image unavailable to containers that start from now on (ErrImagePull).

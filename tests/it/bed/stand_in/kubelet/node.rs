@@ -1,4 +1,4 @@
-//! The Node: the object, its heartbeats, and the StorageClass of its volumes.
+//! The Node: the object, its heartbeats, and the StorageClasses of its volumes.
 
 use super::context::Context;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,24 +13,28 @@ use std::time::Duration;
 
 /// Its name.
 pub const NAME: &str = "stand-in";
-/// The StorageClass that it makes volumes for; the default one.
+/// The default StorageClass.
 pub const STORAGE_CLASS: &str = "stand-in";
-/// The provisioner in the StorageClass.
+/// A StorageClass whose volumes hold no more than was asked for: they are memory.
+pub const LIMITED_CLASS: &str = "stand-in-limited";
+/// The provisioner in the StorageClasses.
 pub const PROVISIONER: &str = "stand-in.test/host-folder";
 const FIELD_MANAGER: &str = "stand-in-kubelet";
 const NODE_LEASES: &str = "kube-node-lease";
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Makes Node and StorageClass.
+/// Makes Node and StorageClasses.
 pub async fn register(context: &Context) -> Result<(), kube::Error> {
     let apply = PatchParams::apply(FIELD_MANAGER).force();
-    let class = json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-        "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
-    });
     let classes: Api<StorageClass> = Api::all(context.client.clone());
-    classes.patch(STORAGE_CLASS, &apply, &Patch::Apply(&class)).await?;
+    for (name, is_default) in [(STORAGE_CLASS, "true"), (LIMITED_CLASS, "false")] {
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": is_default}},
+            "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+        });
+        classes.patch(name, &apply, &Patch::Apply(&class)).await?;
+    }
     let nodes: Api<Node> = Api::all(context.client.clone());
     let node = json!({
         "apiVersion": "v1", "kind": "Node",

@@ -1,9 +1,10 @@
-//! Volumes: a folder for every claim of the stand-in's StorageClass, gone when its PersistentVolume is released. The
+//! Volumes: a folder for every claim of the stand-in's StorageClasses, gone when its PersistentVolume is released. The
 //! rest (binding, protection, release) is the real controllers' work.
 
 use super::context::Context;
-use super::node::{PROVISIONER, STORAGE_CLASS};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use super::node::{LIMITED_CLASS, PROVISIONER, STORAGE_CLASS};
+use super::pod::bytes;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -15,18 +16,18 @@ const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Makes the volume of a claim that has none.
 pub async fn provision(context: &Context, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
     let Some(spec) = &claim.spec else { return Ok(()) };
-    let ours = spec.storage_class_name.as_deref() == Some(STORAGE_CLASS);
-    if !ours || spec.volume_name.is_some() || claim.metadata.deletion_timestamp.is_some() {
+    let Some(class @ (STORAGE_CLASS | LIMITED_CLASS)) = spec.storage_class_name.as_deref() else { return Ok(()) };
+    if spec.volume_name.is_some() || claim.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
     let uid = claim.uid().unwrap_or_default();
     let name = format!("pvc-{uid}");
     let folder = context.volumes().join(&name);
-    make_folder(&folder).unwrap_or_else(|e| panic!("make the volume {}: {e}", folder.display()));
+    make(context, class, spec, &folder).await.unwrap_or_else(|e| panic!("make the volume {}: {e}", folder.display()));
     let volume: PersistentVolume = serde_json::from_value(json!({
         "metadata": {"name": name, "annotations": {PROVISIONED_BY: PROVISIONER}},
         "spec": {
-            "storageClassName": STORAGE_CLASS,
+            "storageClassName": class,
             "capacity": spec.resources.as_ref().and_then(|r| r.requests.clone()),
             "accessModes": spec.access_modes,
             "volumeMode": "Filesystem",
@@ -66,7 +67,17 @@ pub async fn reclaim(context: &Context, volume: &PersistentVolume) -> Result<(),
     }
 }
 
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777))
+async fn make(context: &Context, class: &str, spec: &PersistentVolumeClaimSpec, folder: &Path) -> Result<(), String> {
+    let _alone = context.making_volumes.lock().await;
+    if folder.exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;
+    if class != LIMITED_CLASS {
+        return Ok(());
+    }
+    let size = spec.resources.as_ref().and_then(|r| r.requests.as_ref()?.get("storage")).ok_or("no size")?;
+    let size = bytes(&size.0).map_err(|problem| format!("{problem:?}"))?;
+    context.runtime.memory(folder, size, None).await
 }

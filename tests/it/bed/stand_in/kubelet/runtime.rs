@@ -149,6 +149,13 @@ impl Runtime {
         self.leash.pid(DAEMON)
     }
 
+    /// The node's first process: what it sees under `/proc/PID/root` is what containers are given.
+    pub fn node(&self) -> Option<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()?)).ok()?;
+        let children = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("children")));
+        children.flatten().find_map(|pids| pids.split_whitespace().next()?.parse().ok())
+    }
+
     /// Makes a Pod's network.
     pub async fn network(&self, pod: &str, address: Ipv4Addr) -> Result<(), String> {
         self.ask(serde_json::json!({"op": "network", "id": pod, "ip": address})).await

@@ -24,6 +24,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use track::{State, Stop, Track};
 use volumes::Volumes;
+pub use volumes::bytes;
 
 /// The next try of what could not be done: an image, a Secret, a volume, a write.
 const RETRY: Duration = Duration::from_millis(200);

@@ -184,7 +184,7 @@ fn id(number: i64) -> u32 {
 }
 
 /// The value of a quantity with a binary suffix, or none.
-fn bytes(quantity: &str) -> Result<u64, Problem> {
+pub fn bytes(quantity: &str) -> Result<u64, Problem> {
     let end = quantity.find(|c: char| !c.is_ascii_digit()).unwrap_or(quantity.len());
     let (digits, suffix) = quantity.split_at(end);
     let factor = match suffix {
