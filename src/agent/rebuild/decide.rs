@@ -208,6 +208,7 @@ mod tests {
         assert_eq!(place(&Facts { size: 0, ..FACTS }), Err(Refusal::NotASnapshot { size: 0 }));
     }
 
+    /// S5: a snapshot of a newer etcd is refused before an older one boots on it.
     #[test]
     fn minors_go_up_only() {
         let version = |text: &str| text.parse::<EtcdVersion>().unwrap();

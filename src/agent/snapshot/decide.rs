@@ -78,6 +78,7 @@ mod tests {
         applied: 20,
     };
 
+    /// S4: of all members, whatever the address that was named.
     #[test]
     fn the_furthest_healthy_voter_is_read() {
         let learner = Facts { learner: true, revision: 99, ..GOOD };

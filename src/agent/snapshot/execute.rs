@@ -12,7 +12,7 @@ use crate::agent::failure::Failure;
 use crate::agent::settings::SnapshotSettings;
 use crate::agent::stop::Stop;
 use crate::api::agent::{Artifact, Consistency, Reason, object};
-use crate::etcd::{Client, Error, SnapshotStream};
+use crate::etcd::{Client, Error};
 use crate::store::{Ownership, Store, Upload};
 
 pub(super) async fn run(
@@ -99,7 +99,7 @@ async fn transfer(client: &Client, upload: &mut Upload, stop: &Stop) -> Result<D
             tracing::info!(step = "streaming", bytes = digest.size());
         }
     }
-    check(&stream, digest.finish())
+    check(stream.remaining(), digest.finish())
 }
 
 /// What breaks in mid-stream is a broken stream, whatever etcd calls it; refusals before the first byte keep their own
@@ -117,10 +117,10 @@ fn broken_at(size: u64) -> impl FnOnce(Failure) -> Failure {
 
 /// A stream that ends without an error is not yet whole: the member must have said that nothing remains, and what it
 /// appended must be the SHA-256 of the rest. Another try reads another stream, so each of these is worth one.
-fn check(stream: &SnapshotStream, digested: Digested) -> Result<Digested, Failure> {
+fn check(remaining: Option<u64>, digested: Digested) -> Result<Digested, Failure> {
     let fail =
         |reason, text: &str| Err(Failure::new(reason, format!("{text} ({} bytes came)", digested.size)).retryable());
-    if stream.remaining() != Some(0) {
+    if remaining != Some(0) {
         return fail(Reason::SnapshotStreamBroken, "the stream ended before the member said that nothing remains");
     }
     match digested.trailer {
@@ -146,4 +146,27 @@ fn ownership(settings: &SnapshotSettings, artifact: &Artifact) -> Ownership {
     add(object::STARTED, Some(Timestamp::now().to_string()));
     let attempt = format!("{:016x}", RandomState::new().hash_one(Timestamp::now().as_nanosecond()));
     Ownership { uid: settings.uid.clone(), attempt, details }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S2: a stream that ends without an error may still be short, without a hash, or with another one.
+    #[test]
+    fn only_a_stream_that_ends_whole_and_with_its_hash_is_stored() {
+        let whole = Digested { size: 4128, sha256: "a".repeat(64), trailer: Trailer::Matches, is_database: true };
+        assert!(check(Some(0), whole.clone()).is_ok());
+        let with = |trailer| Digested { trailer, ..whole.clone() };
+        for (remaining, digested, reason) in [
+            (Some(512), whole.clone(), Reason::SnapshotStreamBroken),
+            (None, whole.clone(), Reason::SnapshotStreamBroken),
+            (Some(0), with(Trailer::Absent), Reason::TrailerMissing),
+            (Some(0), with(Trailer::Differs), Reason::TrailerMismatch),
+            (Some(0), Digested { is_database: false, ..whole.clone() }, Reason::NotASnapshot),
+        ] {
+            let failure = check(remaining, digested).unwrap_err();
+            assert!(failure.reason == reason && failure.retryable, "{remaining:?}: {failure:?}");
+        }
+    }
 }

@@ -38,6 +38,7 @@ async fn stored(etcd: &Etcd, s3: &S3Server, bucket: &str) -> (Vec<u8>, Artifact)
     (whole.to_vec(), report.artifact.unwrap())
 }
 
+/// S1: a stored snapshot is held to the hash that etcd appended and to what was recorded of it, before data is touched.
 #[tokio::test]
 async fn damage_of_every_kind_is_caught_and_leaves_nothing() {
     let s3 = S3Server::shared().await;

@@ -10,6 +10,7 @@ use object_store::path::Path;
 /// More steps than any task has.
 const MANY: usize = 30;
 
+/// S10: whenever it dies, the same snapshot can be tried again.
 #[tokio::test]
 async fn a_snapshot_killed_at_any_step_leaves_the_name_free_or_its_own() {
     let s3 = S3Server::shared().await;

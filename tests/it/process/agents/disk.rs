@@ -1,9 +1,10 @@
 //! Volumes that are full, read-only, or small beside a scratch volume.
 
-use super::{Agent, Image, bucket_name, client, fatten, filled, names};
+use super::{AGENT, Agent, Image, bucket_name, client, fatten, filled, names};
 use crate::bed::S3Server;
 use crate::bed::etcd::Version;
 use etcd_warden::api::agent::{Reason, env};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -101,4 +102,71 @@ async fn a_read_only_volume_is_told() {
     source.read_only();
     let data = tempfile::tempdir().unwrap();
     Agent::new("restore").volume(&source.path(), "snap.db").image(&image).member(data.path()).succeed().await;
+}
+
+/// Runs an agent and gives what it made durable (`sync PATH`) and renamed (`name PATH`), in this order. With `last`, only
+/// what the thread did that gave this name at the end: etcdutl, another process, syncs what it likes.
+async fn traced(agent: Agent, last: Option<&Path>) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, log) = (folder.path().join("agent"), folder.path().join("log"));
+    let trace = "trace=fsync,fdatasync,rename,renameat,renameat2";
+    let line = format!("exec /usr/bin/strace -f -y -s 4096 -e {trace} -o {} {AGENT} \"$@\"", log.display());
+    std::fs::write(&script, format!("#!/bin/sh\n{line}\n")).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(Path::new("/usr/bin/strace").exists(), "this needs strace: apt-get install strace");
+    agent.program(&script).succeed().await;
+    let log = std::fs::read_to_string(&log).unwrap();
+    let named = last.map(|name| format!("\"{}\"", name.display()));
+    let at_end = named.and_then(|name| log.lines().find(|line| line.contains("rename") && line.contains(&name)));
+    let thread = at_end.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+    let calls = log.lines().filter(|line| last.is_none() || line.split_whitespace().next() == Some(thread));
+    let call = |line: &str| {
+        let (_, call) = line.split_once(' ')?;
+        let call = call.trim_start();
+        if call.starts_with("fsync(") || call.starts_with("fdatasync(") {
+            return Some(format!("sync {}", call.split_once('<')?.1.split_once('>')?.0));
+        }
+        // The last text in quotes is the new name.
+        call.starts_with("rename").then(|| call.rsplit('"').nth(1).map(|name| format!("name {name}")))?
+    };
+    calls.filter_map(call).collect()
+}
+
+fn at(calls: &[String], call: &str, path: &Path) -> usize {
+    let wanted = format!("{call} {}", path.display());
+    calls.iter().position(|call| *call == wanted).unwrap_or_else(|| panic!("no {wanted} in {calls:#?}"))
+}
+
+/// O2, S10: a power loss leaves either nothing under the name, or all of it: content first, then the name, then the
+/// folder that holds the name. The owner of a file is known before the file shows.
+#[tokio::test]
+async fn nothing_has_its_name_before_it_is_durable() {
+    let etcd = filled(Version::V3_6).await;
+    let volume = tempfile::tempdir().unwrap();
+    let calls = traced(Agent::snapshot(&etcd, "u").volume(volume.path(), "deep"), None).await;
+    let folder = volume.path().join("deep");
+    let named = at(&calls, "name", &folder.join("snap.db"));
+    assert!(at(&calls, "sync", &folder.join("snap.db.uid")) < at(&calls, "sync", &folder));
+    assert!(at(&calls, "sync", &folder) < named);
+    // What is written first has a name of its own: the file's, the attempt's, and an ending.
+    let temporary = format!("sync {}.", folder.join("snap.db").display());
+    let content = |call: &String| call.starts_with(&temporary) && !call.contains(".uid");
+    assert!(calls.iter().position(content).is_some_and(|content| content < named), "{calls:#?}");
+    assert!(calls[named..].contains(&format!("sync {}", folder.display())), "{calls:#?}");
+
+    let image = Image::of(Version::V3_6);
+    let data = tempfile::tempdir().unwrap();
+    let restore = Agent::new("restore").volume(volume.path(), "deep/snap.db").image(&image).member(data.path());
+    let member = data.path().join("member");
+    let calls = traced(restore, Some(&member)).await;
+    let named = at(&calls, "name", &member);
+    let staged = data.path().join(".etcd-warden-restore/data/member");
+    let all = walkdir::WalkDir::new(&member).into_iter().map(Result::unwrap);
+    let below = all.map(|entry| entry.path().strip_prefix(&member).unwrap().to_owned());
+    let below: Vec<PathBuf> = below.filter(|path| !path.as_os_str().is_empty()).collect();
+    assert!(below.contains(&"snap/db".into()) && below.len() >= 4, "{below:?}");
+    for path in below.iter().map(|path| staged.join(path)).chain([staged.clone()]) {
+        assert!(at(&calls, "sync", &path) < named, "{}: {calls:#?}", path.display());
+    }
+    assert!(at(&calls, "sync", data.path()) > named);
 }

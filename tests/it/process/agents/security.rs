@@ -45,6 +45,7 @@ async fn a_client_certificate_is_shown() {
     bare.set(env::ETCD_TLS_CERT_PATH, pair.certificate.display()).fail(Reason::InvalidConfiguration).await;
 }
 
+/// O6: that a snapshot asks for a password is found out in the rehearsal, before anything is deleted.
 #[tokio::test]
 async fn a_password_opens_etcd_and_its_snapshot() {
     let options = Options { root_password: Some(PASSWORD.into()), ..Options::default() };

@@ -1,8 +1,9 @@
 //! Which member is read, and what it must be.
 
-use super::{Agent, client, put};
+use super::{Agent, client, fatten, put};
 use crate::bed::Etcd;
 use crate::bed::etcd::{Options, Version};
+use crate::bed::fault_proxy::{HttpFault, On, Protocol};
 use crate::bed::ports::Port;
 use crate::bed::wait_for;
 use etcd_warden::api::agent::{Consistency, Reason, env};
@@ -50,6 +51,7 @@ async fn a_corrupt_member_is_passed_over_although_only_it_was_named() {
     }
 }
 
+/// S4: nor a learner.
 #[tokio::test]
 async fn a_learner_is_never_read() {
     let etcd = Etcd::start(Version::V3_6, Options::default()).await;
@@ -118,6 +120,7 @@ async fn without_a_quorum_a_snapshot_is_only_taken_when_asked_for_and_is_marked(
     etcd.wait_ready().await;
 }
 
+/// S4: the member is chosen, and is none that lags.
 #[tokio::test]
 async fn a_member_that_lags_is_not_read_although_only_it_was_named() {
     let etcd = three().await;
@@ -140,6 +143,22 @@ async fn a_member_that_lags_is_not_read_although_only_it_was_named() {
     let artifact = report.artifact.unwrap();
     assert_ne!(artifact.member_id, Some(format!("{lagging:016x}")));
     assert_eq!(artifact.revision, Some(6));
+}
+
+/// S2: the stream breaks off in the middle; another try gets another one.
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_told_and_leaves_nothing() {
+    let etcd = Etcd::start(Version::V3_6, Options::default()).await;
+    fatten(&client(&etcd).await, 4).await;
+    let proxy = etcd.behind_proxy(0, Protocol::Http2);
+    let volume = tempfile::tempdir().unwrap();
+    let snapshot = Agent::snapshot(&etcd, "u").set(env::ETCD_ENDPOINTS, proxy.url()).volume(volume.path(), "a");
+    let rule = proxy.inject(On::request("POST", "/etcdserverpb.Maintenance/Snapshot"), HttpFault::CutAnswer(1 << 20));
+    let report = snapshot.fail(Reason::SnapshotStreamBroken).await;
+    assert!(report.retryable, "{report:?}");
+    assert_eq!(super::names(&volume.path().join("a")), ["snap.db.uid"]);
+    proxy.remove(rule);
+    snapshot.succeed().await;
 }
 
 #[tokio::test]

@@ -179,6 +179,7 @@ async fn the_layer_that_failed_is_named() {
     assert!(report.message.contains("CA bundle"), "{}", report.message);
 }
 
+/// S11: a store that does not say whether the name is free is no obstacle.
 #[tokio::test]
 async fn without_the_right_to_list_the_store_itself_guards_the_name() {
     let etcd = filled(Version::V3_6).await;
@@ -259,6 +260,7 @@ async fn nothing_is_sent_that_older_stores_refuse() {
         .expect("a refusal");
 }
 
+/// S11: the store itself decides between two that found the name free.
 #[tokio::test]
 async fn an_upload_of_somebody_else_that_was_faster_wins() {
     let etcd = fat().await;

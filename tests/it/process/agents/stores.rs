@@ -23,6 +23,7 @@ async fn all(bucket: &dyn ObjectStore) -> Vec<String> {
     names
 }
 
+/// S16, S17: the object itself says what it is of; its owner may replace it, and the artefact is the last one.
 #[tokio::test]
 async fn an_object_is_whole_says_whose_it_is_and_is_only_replaced_by_its_owner() {
     let s3 = S3Server::shared().await;
