@@ -308,6 +308,7 @@ mod tests {
         .unwrap()
     }
 
+    /// S19: snapshots have metrics.
     #[test]
     fn a_scrape_tells_of_what_there_is_and_of_nothing_that_went() {
         let metrics = Metrics::new("etcd_warden", "1").unwrap();

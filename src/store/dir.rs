@@ -317,6 +317,7 @@ mod tests {
         }
     }
 
+    /// S10: a writer that died leaves nothing that would refuse the next one.
     #[tokio::test]
     async fn an_aborted_or_killed_upload_shows_nothing_and_blocks_nobody() {
         let root = tempfile::tempdir().unwrap();

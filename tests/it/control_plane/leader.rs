@@ -34,6 +34,7 @@ impl Candidates {
     }
 }
 
+/// N5: a leader that stops makes way at once.
 #[tokio::test]
 async fn a_second_candidate_waits_until_the_first_gives_up_and_then_leads_at_once() {
     let candidates = Candidates::new().await;
@@ -54,6 +55,7 @@ async fn a_second_candidate_waits_until_the_first_gives_up_and_then_leads_at_onc
     second.ended().await;
 }
 
+/// N5: and one that is killed, soon.
 #[tokio::test]
 async fn a_leader_that_vanished_is_followed_within_ten_seconds() {
     let candidates = Candidates::new().await;

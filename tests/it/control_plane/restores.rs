@@ -132,7 +132,7 @@ fn ready_reason(job: &RestoreJob) -> String {
     find(conditions, "Ready").map(|ready| ready.reason.clone()).unwrap_or_default()
 }
 
-/// R22: the restore waits for its Backup, and for its rehearsal; meanwhile it can be aborted, and nothing was touched.
+/// R22, N3: the restore waits for its Backup, and for its rehearsal; meanwhile it can be aborted, and nothing was touched.
 #[tokio::test]
 async fn a_restore_waits_for_its_backup_and_can_be_aborted_meanwhile() {
     let bed = unserved().await;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use etcd_warden::api::etcdsnapshot::EtcdSnapshot;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{DeleteParams, ListParams};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{DeleteParams, ListParams, LogParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -102,6 +102,82 @@ async fn a_secured_cluster_of_3_5_comes_back_as_3_6_in_another_namespace() {
     // Without the password nobody is let in.
     let anonymous = Scene { access: Access { user: None, ..target.access.clone() }, ..Scene::of(&target) };
     anonymous.etcdctl(&["get", "key/1"]).await.expect_err("authentication came back with the data");
+}
+
+/// A claim that is provisioned when its first Pod comes, and can be written from one node only.
+const VOLUME: &str = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: snapshots}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+";
+
+/// A Pod that says of each file on the volume whose it is, how large, and who may read it.
+const READER: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: reader}
+spec:
+  restartPolicy: Never
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: reader
+    image: docker.io/library/busybox:1.35.0
+    command: [sh, -ec, 'cd /data && find . -type f | sort | xargs stat -c \"%n %u:%g %s\"']
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: snapshots, readOnly: true}}]
+";
+
+/// O4: the file is its agent's own user's, in a namespace that lets only restricted Pods in, and the restore, of the same
+/// user, can read it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_on_a_volume_is_its_agents_own_and_a_cluster_starts_from_it() {
+    let scene = Scene::start(1, &json!({})).await;
+    scene.reconciled(1).await;
+    for number in 0..20 {
+        scene.etcdctl(&["put", &format!("key/{number}"), &format!("value {number}")]).await.unwrap();
+    }
+    let contents = scene.contents().await;
+    scene.node.apply(&scene.namespace, VOLUME).await;
+    let destination = json!({"pvc": {"claimName": "snapshots", "subPath": "of/c"}});
+    let snapshot = json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdSnapshot",
+        "metadata": {"name": "one"}, "spec": {"clusterRef": {"name": "c"}, "destination": destination}});
+    scene.apply(&snapshot).await;
+    let uri = stored(&scene).await;
+    let snapshots: Api<EtcdSnapshot> = Api::namespaced(scene.node.client().await, &scene.namespace);
+    let artifact = snapshots.get("one").await.unwrap().status.unwrap().artifact.unwrap();
+
+    scene.node.apply(&scene.namespace, READER).await;
+    let pods: Api<Pod> = Api::namespaced(scene.node.client().await, &scene.namespace);
+    wait_for("the volume to be read", READY_WITHIN, async || {
+        let phase = pods.get("reader").await.map_err(|e| e.to_string())?.status.and_then(|s| s.phase);
+        if phase.as_deref() == Some("Succeeded") { Ok(()) } else { Err(format!("phase {phase:?}")) }
+    })
+    .await;
+    let listed = pods.logs("reader", &LogParams::default()).await.unwrap();
+    let size = artifact.size_bytes.unwrap();
+    let lines: Vec<&str> = listed.lines().collect();
+    let [file, owner] = lines.as_slice() else { panic!("not a snapshot and its owner's mark: {listed}") };
+    assert_eq!(*file, format!("./of/c/one.db 65532:65532 {size}"));
+    assert!(owner.starts_with("./of/c/one.db.uid 65532:65532 "), "{owner}");
+
+    // The old cluster goes; the volume is nobody's, and stays.
+    scene.clusters.delete("c", &DeleteParams::foreground()).await.unwrap();
+    wait_for("the name to be free", READY_WITHIN, async || {
+        match scene.clusters.get_opt("c").await.map_err(|e| e.to_string())? {
+            None => Ok(()),
+            Some(_) => Err("still there".to_owned()),
+        }
+    })
+    .await;
+    let source = json!({"pvc": {"claimName": "snapshots", "subPath": "of/c/one.db"}});
+    scene.create(1, &json!({"bootstrap": {"restore": {"source": source}}})).await;
+    scene.reconciled(1).await;
+    assert_eq!(scene.contents().await, contents);
+    let restored = scene.status().await.restored.expect("the restore is latched");
+    assert_eq!(restored.revision, artifact.revision);
+    println!("stored at {uri}, restored from {}", restored.uri);
 }
 
 async fn stored(scene: &Scene) -> String {

@@ -30,6 +30,7 @@ fn failures<'a>(cases: &'a [(String, Case)], policies: &PolicySet) -> Vec<(&'a s
         .collect()
 }
 
+/// M10, S14, S15: bounds of a cluster's spec, snapshots that change, lead out of their volume or are of nothing, and objects without a spec have their cases there.
 #[test]
 fn every_case_comes_out_as_it_says() {
     let cases = cases();

@@ -104,6 +104,7 @@ async fn a_status_is_written_apart_but_for_backup() {
     }
 }
 
+/// M9: what binds a spec does not bind the status that tells of it.
 #[tokio::test]
 async fn a_status_may_tell_of_smaller_storage_and_another_medium() {
     let bed = installed().await;
