@@ -10,6 +10,7 @@ mod fit;
 mod prove;
 mod purge;
 mod renew;
+mod rival;
 mod safety;
 
 use std::time::Duration;

@@ -5,6 +5,8 @@ pub mod live;
 mod remains;
 pub mod volumes;
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -39,9 +41,9 @@ pub struct Observed {
     pub backup: Known<Backup>,
     /// The RestoreJobs of this namespace; read only until the inputs are recorded.
     pub others: Known<Vec<RestoreJob>>,
-    /// UID of a restore in this namespace that is on record as unfinished and has no RestoreJob any more; read only until
-    /// the inputs are recorded.
-    pub unfinished: Known<String>,
+    /// UIDs of the restores in this namespace that are on record as begun and not as ended; read after the RestoreJobs,
+    /// and only until the inputs are recorded.
+    pub open: Known<BTreeSet<String>>,
     /// The application's EtcdCluster, whole.
     pub cluster: Known<DynamicObject>,
     /// The application's HelmRelease; read from the recorded inputs on, until it was put back.
@@ -197,7 +199,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
     );
     let chosen = facts.purge_intent.as_ref().map(|intent| intent.fact.volumes.clone()).unwrap_or_default();
     let absent = matches!(cluster, Known::Absent);
-    let unfinished = when(needs.has(Need::Backup), unfinished(client, &job, &others)).await;
+    let open = when(needs.has(Need::Backup), open(client, namespace)).await;
     let (recreation, live, volumes, lost) = tokio::join!(
         when(needs.has(Need::Recreation), recreation(client, &job, &facts)),
         when(needs.has(Need::Live), members(client, &cluster, needs.hash_at)),
@@ -209,7 +211,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
         facts,
         backup,
         others,
-        unfinished,
+        open,
         cluster,
         release,
         rehearsal,
@@ -278,22 +280,11 @@ impl Needs {
     }
 }
 
-/// A restore that has begun and not ended, and that no RestoreJob stands for.
-async fn unfinished(client: &Client, job: &RestoreJob, others: &Known<Vec<RestoreJob>>) -> Known<String> {
-    let known: Vec<String> = match others {
-        Known::Found(others) => others.iter().chain([job]).map(restore_uid).collect(),
-        Known::Absent => Vec::new(),
-        Known::Unknown(why) => return Known::Unknown(why.clone()),
-    };
-    let records: Api<ControllerRevision> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
-    match records.list(&ListParams::default().labels(warden::RESTORE_JOB_UID)).await {
-        Ok(records) => {
-            let open = sweep::open(&records.items);
-            let orphan = open.into_keys().find(|uid| !known.contains(uid));
-            orphan.map_or(Known::Absent, Known::Found)
-        }
-        Err(error) => Known::Unknown(message(&error)),
-    }
+/// The restores of a namespace that have begun and not ended, whether or not a RestoreJob stands for them.
+async fn open(client: &Client, namespace: &str) -> Known<BTreeSet<String>> {
+    let records: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
+    let found = records.list(&ListParams::default().labels(warden::RESTORE_JOB_UID)).await;
+    listed(found.map(|records| sweep::open(&records.items).into_keys().collect()))
 }
 
 /// Whether the namespace is on its way out, and the job with it.

@@ -3,10 +3,9 @@
 
 mod back;
 mod invariants;
+mod rivals;
 mod world;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -209,24 +208,6 @@ fn a_cluster_of_anothers_making_is_no_success() {
 }
 
 #[test]
-fn of_two_restores_the_older_goes_on() {
-    let mut other = World::new();
-    other.job.metadata.name = Some("older".to_owned());
-    other.job.metadata.uid = Some("ffff".to_owned());
-    other.job.metadata.creation_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    other.job.finalizers_mut().push(warden::RESTORE_FINALIZER.to_owned());
-    let mut seen = World::new().look();
-    seen.others = Known::Found(vec![seen.job.clone(), other.job.clone()]);
-    match decide(&seen, start()).verdict {
-        Verdict::Failed { message } => assert!(message.contains("older"), "{message}"),
-        verdict => panic!("{verdict:?}"),
-    }
-    let mut older = other.look();
-    older.others = Known::Found(vec![World::new().job, other.job]);
-    assert!(!decide(&older, start()).actions.is_empty());
-}
-
-#[test]
 fn a_quorum_that_is_proven_is_a_success_and_what_is_missing_is_said() {
     let mut world = World::new();
     world.ready = 2;
@@ -338,7 +319,7 @@ fn a_job_deleted_by_force_at_any_moment_is_continued_by_another() {
 #[test]
 fn an_unfinished_restore_without_a_job_is_waited_for() {
     let mut seen = World::new().look();
-    seen.unfinished = Known::Found("gone".to_owned());
+    seen.open = Known::Found(["gone".to_owned()].into());
     let plan = decide(&seen, start());
     assert!(
         matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::RESTORE_IN_PROGRESS),

@@ -4,7 +4,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::fit::{unfit, unfit_capture};
-use super::{Action, LOOK_AGAIN, Plan, Verdict, clean_up, fail, is_finished, is_held, out_of_time, remaining};
+use super::rival::{Rival, rival};
+use super::{Action, LOOK_AGAIN, Plan, Verdict, clean_up, fail, is_held, out_of_time, remaining};
 use crate::api::common::{APP_CLUSTER_NAME, TypedReference};
 use crate::api::etcdcluster::EtcdCluster;
 use crate::api::restorejob::{RestoreJob, reason};
@@ -29,6 +30,12 @@ pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
         }
         Plan::wait(reason, message, LOOK_AGAIN.min(left))
     };
+    // A held one stands in the other's way, which is not to depend on how its Backup fares.
+    if is_held(&seen.job)
+        && let Some(Rival::Ends(why)) = rival(seen)
+    {
+        return fail(seen, why);
+    }
     let name = &seen.job.spec.backup_ref.name;
     let backup = match &seen.backup {
         Known::Unknown(why) => return wait(reason::API_UNAVAILABLE, format!("cannot read Backup {name}: {why}")),
@@ -47,26 +54,21 @@ pub(super) fn validate(seen: &Observed, now: Timestamp) -> Plan {
     if let Some(why) = &seen.refused {
         return fail(seen, format!("refused: {why}"));
     }
-    match rival(seen) {
-        Err(why) => return wait(reason::API_UNAVAILABLE, format!("cannot list RestoreJobs: {why}")),
-        Ok(Some(other)) => {
-            return fail(seen, format!("RestoreJob {other} restores the same application; only one can at a time"));
-        }
-        Ok(None) => {}
+    if let Some(standing) = rival(seen) {
+        return match standing {
+            Rival::Unknown(why) => wait(reason::API_UNAVAILABLE, why),
+            Rival::Waits(why) => wait(reason::RESTORE_IN_PROGRESS, why),
+            Rival::Ends(why) => fail(seen, why),
+        };
     }
-    match &seen.unfinished {
-        Known::Unknown(why) => return wait(reason::API_UNAVAILABLE, format!("cannot list records of restores: {why}")),
-        Known::Found(uid) => {
-            let message =
-                format!("a restore whose RestoreJob (UID {uid}) was deleted by force is brought to an end first");
-            return wait(reason::RESTORE_IN_PROGRESS, message);
-        }
-        Known::Absent => {}
+    // Two that are held see each other, so that only the look after the hold tells whether this one may begin.
+    if !is_held(&seen.job) {
+        return Plan::act([Action::Hold], reason::BOOTSTRAPPING, "the restore is about to begin");
     }
     begin(seen, options, application, source)
 }
 
-/// Holds the job and records what it was asked for.
+/// Records what the job was asked for.
 fn begin(seen: &Observed, options: Options, application: &TypedReference, source: Source) -> Plan {
     let inputs = Inputs {
         job: seen.job.name_any(),
@@ -79,12 +81,8 @@ fn begin(seen: &Observed, options: Options, application: &TypedReference, source
         cluster: APP_CLUSTER_NAME.to_owned(),
         options,
     };
-    let mut actions = Vec::new();
-    if !is_held(&seen.job) {
-        actions.push(Action::Hold);
-    }
-    actions.push(Action::Record(Fact::Inputs(Box::new(inputs))));
-    Plan::act(actions, reason::BOOTSTRAPPING, "the restore begins")
+    let record = Action::Record(Fact::Inputs(Box::new(inputs)));
+    Plan::act([record], reason::BOOTSTRAPPING, "the restore begins")
 }
 
 /// Why the target is not the application that was backed up.
@@ -103,20 +101,6 @@ fn foreign_target(job: &RestoreJob, source: &TypedReference) -> Option<String> {
          the Backup is of Etcd {}",
         target.kind, target.name, source.name
     ))
-}
-
-/// An older unfinished restore of the same application. Of two that see each other, the older one goes on.
-fn rival(seen: &Observed) -> Result<Option<String>, String> {
-    let others = match &seen.others {
-        Known::Found(others) => others,
-        Known::Absent => return Ok(None),
-        Known::Unknown(why) => return Err(why.clone()),
-    };
-    let age = |job: &RestoreJob| (job.metadata.creation_timestamp.clone().map(|time| time.0), job.uid());
-    let begun = |job: &RestoreJob| is_held(job) && !is_finished(job);
-    let mine = age(&seen.job);
-    let older = others.iter().filter(|job| job.uid() != seen.job.uid() && begun(job) && age(job) < mine);
-    Ok(older.map(ResourceExt::name_any).next())
 }
 
 /// The rehearsal: nothing is deleted before it has passed.

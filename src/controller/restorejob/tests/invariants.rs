@@ -110,7 +110,7 @@ fn invariant_4_the_purge_touches_only_what_was_captured_and_no_kept_volume() {
 /// R15: of two restores one goes on, and backups see by a label that it does.
 #[test]
 fn invariant_5_one_restore_at_a_time() {
-    super::of_two_restores_the_older_goes_on();
+    super::rivals::in_no_order_of_looks_and_writes_do_two_begin();
     // The label by which BackupJobs wait, and others are kept out, is there from the capture to the proof.
     let mut world = World::new();
     while !world.has("verified") {

@@ -188,7 +188,7 @@ impl World {
             facts: self.facts(),
             backup: self.backup.clone(),
             others: Known::Found(vec![self.job.clone()]),
-            unfinished: Known::Absent,
+            open: Known::Absent,
             cluster: unknown("cluster").map_or_else(|| optional(&self.cluster), Known::Unknown),
             release: self.release.clone().map_or(Known::Absent, Known::Found),
             rehearsal: self.rehearsal.clone(),

@@ -1,0 +1,161 @@
+//! Several restores of one application: in whatever order they come and look, only one begins.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
+use super::world::{World, start};
+use crate::api::names::warden;
+use crate::api::restorejob::{RestoreJob, reason};
+use crate::checks::Known;
+use crate::controller::restorejob::decide::{Action, Plan, Verdict, decide, is_finished};
+use crate::controller::restorejob::observe::Observed;
+use crate::controller::restorejob::records::restore_uid;
+
+/// A RestoreJob that was made so many seconds after the first.
+fn job(name: &str, after: i64) -> RestoreJob {
+    let mut job = World::new().job;
+    job.metadata.name = Some(name.to_owned());
+    job.metadata.uid = Some(format!("uid-{name}"));
+    job.metadata.creation_timestamp = start().checked_add(SignedDuration::from_secs(after)).ok().map(Time);
+    job
+}
+
+fn held(mut job: RestoreJob) -> RestoreJob {
+    job.finalizers_mut().push(warden::RESTORE_FINALIZER.to_owned());
+    job
+}
+
+fn look(of: &RestoreJob, jobs: &[RestoreJob], open: &[&str]) -> Observed {
+    let mut seen = World::new().look();
+    seen.job = of.clone();
+    seen.others = Known::Found(jobs.to_vec());
+    seen.open = Known::Found(open.iter().map(|uid| (*uid).to_owned()).collect());
+    seen
+}
+
+fn ends(plan: &Plan) -> bool {
+    matches!(&plan.verdict, Verdict::Failed { message } if message.contains("only one can at a time"))
+}
+
+fn waits(plan: &Plan) -> bool {
+    plan.actions.is_empty()
+        && matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::RESTORE_IN_PROGRESS)
+}
+
+#[test]
+fn a_job_is_held_before_it_looks_for_others_and_begins() {
+    let free = job("a", 0);
+    assert_eq!(decide(&look(&free, &[free.clone()], &[]), start()).actions, [Action::Hold]);
+    let own = held(free);
+    let plan = decide(&look(&own, &[own.clone()], &[]), start());
+    assert!(matches!(&plan.actions[..], [Action::Record(fact)] if fact.word() == "inputs"), "{plan:?}");
+}
+
+/// The younger may have begun while the older waited for its Backup.
+#[test]
+fn one_that_has_begun_goes_on_whatever_its_age_and_its_phase() {
+    let older = job("a", 0);
+    let mut younger = held(job("b", 5));
+    assert!(ends(&decide(&look(&older, &[older.clone(), younger.clone()], &["uid-b"]), start())));
+    younger.status.get_or_insert_default().phase = Some("Failed".to_owned());
+    assert!(ends(&decide(&look(&older, &[older.clone(), younger], &["uid-b"]), start())));
+}
+
+#[test]
+fn of_two_that_are_about_to_begin_the_older_goes_on_once_the_younger_has_ended() {
+    let (older, mut younger) = (held(job("a", 0)), held(job("b", 0)));
+    let both = [older.clone(), younger.clone()];
+    assert!(waits(&decide(&look(&older, &both, &[]), start())), "the younger may be about to write that it begins");
+    assert!(ends(&decide(&look(&younger, &both, &[]), start())));
+    let mut waiting = look(&younger, &both, &[]);
+    waiting.backup = Known::Absent;
+    assert!(ends(&decide(&waiting, start())), "it does not hold up the older while its Backup is not there");
+    younger.status.get_or_insert_default().phase = Some("Failed".to_owned());
+    assert!(!decide(&look(&older, &[older.clone(), younger], &[]), start()).actions.is_empty());
+}
+
+#[test]
+fn whoever_brings_a_lost_restore_to_an_end_is_waited_for() {
+    let (mine, mut heir) = (job("a", 0), held(job("heir", 5)));
+    heir.annotations_mut().insert(warden::CONTINUES.to_owned(), "gone".to_owned());
+    assert_eq!(restore_uid(&heir), "gone");
+    assert!(waits(&decide(&look(&mine, &[mine.clone(), heir], &["gone"]), start())));
+    assert!(waits(&decide(&look(&mine, &[mine.clone()], &["gone"]), start())), "it has no RestoreJob yet");
+}
+
+#[test]
+fn nothing_begins_while_nobody_can_tell_about_others() {
+    let own = held(job("a", 0));
+    let mut blind = look(&own, &[own.clone()], &[]);
+    blind.open = Known::Unknown("down".to_owned());
+    assert!(decide(&blind, start()).actions.is_empty());
+    blind.open = Known::Absent;
+    blind.others = Known::Unknown("down".to_owned());
+    assert!(decide(&blind, start()).actions.is_empty());
+}
+
+/// Two jobs and what is stored of them. A look is read in two parts, jobs and then records, and acted on later.
+#[derive(Clone)]
+struct Race {
+    jobs: [RestoreJob; 2],
+    open: [bool; 2],
+    turns: [Turn; 2],
+}
+
+#[derive(Clone)]
+enum Turn {
+    Idle,
+    Listed { own: RestoreJob, others: [RestoreJob; 2] },
+    Decided(Plan),
+}
+
+impl Race {
+    fn turn(&mut self, of: usize) {
+        self.turns[of] = match self.turns[of].clone() {
+            Turn::Idle => Turn::Listed { own: self.jobs[of].clone(), others: self.jobs.clone() },
+            Turn::Listed { own, others } => {
+                let open = ["uid-a", "uid-b"].into_iter().zip(self.open).filter_map(|(uid, open)| open.then_some(uid));
+                Turn::Decided(decide(&look(&own, &others, &open.collect::<Vec<_>>()), start()))
+            }
+            Turn::Decided(plan) => {
+                for action in &plan.actions {
+                    match action {
+                        Action::Hold => self.jobs[of] = held(self.jobs[of].clone()),
+                        Action::Record(_) => self.open[of] = true,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                if matches!(plan.verdict, Verdict::Failed { .. }) {
+                    self.jobs[of].status.get_or_insert_default().phase = Some("Failed".to_owned());
+                }
+                Turn::Idle
+            }
+        };
+    }
+
+    /// Every order of so many turns from here on; the number of orders in which one began.
+    fn explore(&self, left: u32) -> u32 {
+        assert!(self.open != [true, true], "both began");
+        assert!(!self.jobs.iter().all(is_finished), "both gave way");
+        if left == 0 {
+            return u32::from(self.open.contains(&true));
+        }
+        let able: Vec<usize> = (0..2).filter(|of| !self.open[*of] && !is_finished(&self.jobs[*of])).collect();
+        if able.is_empty() {
+            return 1;
+        }
+        let after = |of: &usize| {
+            let mut next = self.clone();
+            next.turn(*of);
+            next.explore(left - 1)
+        };
+        able.iter().map(after).sum()
+    }
+}
+
+#[test]
+pub(super) fn in_no_order_of_looks_and_writes_do_two_begin() {
+    let race = Race { jobs: [job("a", 0), job("b", 0)], open: [false, false], turns: [Turn::Idle, Turn::Idle] };
+    assert!(race.explore(14) > 0, "none ever begins");
+}
