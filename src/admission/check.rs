@@ -6,8 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::examine::{Examination, Placed, read};
 use super::writers::Writers;
-use crate::checks::examine::{Examination, Placed, read};
 use crate::checks::{Kind, Known, Lookup, Objects, Operation};
 use crate::policy::PolicySet;
 use crate::rules::s3::Place;
@@ -83,7 +83,7 @@ fn question(text: &str) -> Result<(Vec<Placed>, Question), String> {
 
 fn placed(list: &str, objects: Vec<Value>) -> Vec<Placed> {
     let named = objects.into_iter().enumerate();
-    named.map(|(at, object)| Placed { source: format!("{list}[{at}]"), object }).collect()
+    named.map(|(at, object)| Placed { source: format!("{list}[{at}]"), lines: None, object }).collect()
 }
 
 /// Objects that came with the question, before those that are known anyway.

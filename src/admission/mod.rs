@@ -6,6 +6,7 @@ pub mod cache;
 mod check;
 mod connection;
 pub mod defaults;
+pub mod examine;
 mod live;
 mod metrics;
 pub mod policies;

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
+use crate::checks::view::text;
 use crate::policy::{File, InForce, LoadError, ParameterSource, PolicySet, builtin_files, load};
 use crate::runtime::folder;
 use crate::runtime::metrics::Metrics as Registry;
@@ -89,6 +90,15 @@ impl Told {
     }
 }
 
+/// Where the ConfigMaps are that policies take parameters from, besides those among the policies.
+#[derive(Clone)]
+pub(super) enum ParametersIn {
+    /// In a cluster.
+    Cluster(Client),
+    /// Nowhere else but here.
+    Objects(Vec<Arc<Value>>),
+}
+
 /// Keeps the policies in force.
 pub(super) struct Keeper {
     folders: Vec<PathBuf>,
@@ -106,7 +116,7 @@ impl Keeper {
     /// Reads the files for the first time.
     pub(super) fn start(
         folders: Vec<PathBuf>,
-        client: Option<Client>,
+        parameters: ParametersIn,
         in_force: InForce,
         registry: &Registry,
         gate: Gate,
@@ -114,7 +124,7 @@ impl Keeper {
         let told = Told::new(registry)?;
         let first = read(&folders).and_then(|files| Ok((load(&files).map_err(Error::Load)?, files)));
         Ok(first.map(|(loaded, seen)| {
-            let parameters = Parameters::of(client, &loaded);
+            let parameters = Parameters::of(parameters, &loaded);
             let keeper = Self { folders, seen, loaded, parameters, in_force, told, gate };
             keeper.put();
             keeper
@@ -191,7 +201,7 @@ impl Keeper {
 
 /// The ConfigMaps of the parameters, kept by watches.
 struct Parameters {
-    client: Option<Client>,
+    from: ParametersIn,
     sources: Vec<ParameterSource>,
     found: Vec<Option<HashMap<Key, Arc<Value>>>>,
     changes: mpsc::Receiver<Change>,
@@ -208,24 +218,30 @@ struct Change {
 }
 
 impl Parameters {
-    fn of(client: Option<Client>, policies: &PolicySet) -> Self {
+    fn of(from: ParametersIn, policies: &PolicySet) -> Self {
         let sources = policies.parameter_sources();
         let (sender, changes) = mpsc::channel(16);
         let mut watches = JoinSet::new();
-        if let Some(client) = &client {
-            for (at, source) in sources.iter().enumerate() {
-                watches.spawn(watch(client.clone(), at, source.clone(), sender.clone()));
+        let found = match &from {
+            ParametersIn::Cluster(client) => {
+                for (at, source) in sources.iter().enumerate() {
+                    watches.spawn(watch(client.clone(), at, source.clone(), sender.clone()));
+                }
+                vec![None; sources.len()]
             }
-        }
-        let nothing_to_read = client.is_none();
-        let found = sources.iter().map(|_| nothing_to_read.then(HashMap::new)).collect();
-        Self { client, sources, found, changes, _watches: watches }
+            ParametersIn::Objects(objects) => {
+                let all: HashMap<Key, Arc<Value>> =
+                    objects.iter().map(|object| (key_of(object), object.clone())).collect();
+                vec![Some(all); sources.len()]
+            }
+        };
+        Self { from, sources, found, changes, _watches: watches }
     }
 
     /// For other policies: other watches, unless they are about the same ConfigMaps.
     fn renew(&mut self, policies: &PolicySet) {
         if policies.parameter_sources() != self.sources {
-            *self = Self::of(self.client.take(), policies);
+            *self = Self::of(self.from.clone(), policies);
         }
     }
 
@@ -285,6 +301,10 @@ async fn watch(client: Client, source: usize, of: ParameterSource, changes: mpsc
             return;
         }
     }
+}
+
+fn key_of(object: &Value) -> Key {
+    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
 }
 
 fn key(object: &ConfigMap) -> Key {

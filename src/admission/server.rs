@@ -9,6 +9,7 @@ use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use kube::Client;
 use prometheus::IntGauge;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,7 +19,7 @@ use tracing::{info, warn};
 use super::cache::Caches;
 use super::connection::Guarded;
 use super::metrics::Metrics;
-use super::policies::{self, Keeper};
+use super::policies::{self, Keeper, ParametersIn};
 use super::registration::Registration;
 use super::registration::build::Endpoint;
 use super::router::{Drain, Service, Turns, router};
@@ -87,7 +88,12 @@ pub enum Surroundings {
     /// A cluster, with which it registers.
     Cluster(Box<Cluster>),
     /// Nothing but these objects.
-    Objects(Arc<dyn Lookup>),
+    Objects {
+        /// Those of our kinds.
+        lookup: Arc<dyn Lookup>,
+        /// ConfigMaps that policies take parameters from.
+        parameters: Vec<Arc<Value>>,
+    },
 }
 
 /// The same with the gates of what is peculiar to it.
@@ -139,19 +145,16 @@ pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) ->
     // All gates are there before anything is waited for: a part that is not known yet would not be missed.
     let gate = |name| parts.readiness.gate(name);
     let (certificate, answering) = (gate("certificate"), gate("serving"));
-    let around = match parts.surroundings {
+    let (around, parameters) = match parts.surroundings {
         Surroundings::Cluster(cluster) => {
-            Around::Cluster { cluster, cached: gate("caches"), registered: gate("registration") }
+            let parameters = ParametersIn::Cluster(cluster.client.clone());
+            (Around::Cluster { cluster, cached: gate("caches"), registered: gate("registration") }, parameters)
         }
-        Surroundings::Objects(objects) => Around::Objects(objects),
+        Surroundings::Objects { lookup, parameters } => (Around::Objects(lookup), ParametersIn::Objects(parameters)),
     };
     let metrics = Metrics::new(&parts.metrics).map_err(Error::Metrics)?;
-    let watched = match &around {
-        Around::Cluster { cluster, .. } => Some(cluster.client.clone()),
-        Around::Objects(_) => None,
-    };
     let folders = settings.policy_folders.clone();
-    let keeper = Keeper::start(folders, watched, parts.policies.clone(), &parts.metrics, gate("policies"))
+    let keeper = Keeper::start(folders, parameters, parts.policies.clone(), &parts.metrics, gate("policies"))
         .map_err(Error::Metrics)??;
     let serving = Serving::start(settings.certificate.clone()).await?;
     let listener = listen(settings.address)?;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::change::{Change, Operation};
 use super::kind::Kind;
 use super::lookup::{Known, Lookup};
+use super::name;
 use super::relation::entry_for;
 use super::view::{self, Application};
 use crate::api::common::{APP_CLUSTER_NAME, APP_KIND_ETCD, APPS_GROUP};
@@ -16,13 +17,18 @@ pub(super) const SPEC: &str = "job-spec";
 pub(super) const APPLICATION: &str = "job-application";
 pub(super) const CLASS: &str = "job-class";
 pub(super) const FROZEN: &str = "backupjob-frozen";
+pub(super) const SCHEDULE: &str = "plan-schedule";
 pub(super) const CRON: &str = "plan-cron";
+
+/// The only type of schedule that there is.
+const CRON_TYPE: &str = "cron";
 
 pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec<Finding>) {
     let (Operation::Create | Operation::Update, Some(object)) = (change.operation, change.subject()) else { return };
     if change.kind == Kind::BackupJob {
         findings.extend(frozen(change, object));
     }
+    findings.extend(name::check(change, lookup));
     if view::at(object, "/spec").is_none() {
         let message = format!("a {} needs one: applicationRef and backupClassName", change.kind.name());
         return findings.push(Finding::deny(SPEC, "spec", message).because(Cause::FieldValueRequired));
@@ -38,7 +44,7 @@ pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec
         findings.push(absent(APPLICATION, "spec.applicationRef", message));
     }
     if change.kind == Kind::Plan {
-        findings.extend(cron(change, object));
+        findings.extend(schedule(change, object));
     }
 }
 
@@ -89,11 +95,19 @@ fn frozen(change: &Change<'_>, object: &Value) -> Option<Finding> {
     })
 }
 
-fn cron(change: &Change<'_>, plan: &Value) -> Option<Finding> {
+fn schedule(change: &Change<'_>, plan: &Value) -> Vec<Finding> {
+    const FIELD: &str = "spec.schedule.cron";
+    let mut findings = Vec::new();
+    if !matches!(view::text(plan, "/spec/schedule/type"), "" | CRON_TYPE) {
+        let message = format!("the only type is {CRON_TYPE}");
+        findings.push(Finding::deny(SCHEDULE, "spec.schedule.type", message).because(Cause::FieldValueNotSupported));
+    }
     let text = view::text(plan, "/spec/schedule/cron");
     if text.trim().is_empty() {
-        return None;
+        let missing = Finding::deny(SCHEDULE, FIELD, "a Plan without one would never make a backup");
+        findings.push(missing.because(Cause::FieldValueRequired));
+    } else if let Err(error) = Schedule::parse_useful(text, change.now) {
+        findings.push(Finding::deny(CRON, FIELD, format!("{text:?} is no schedule: {error}")));
     }
-    let error = Schedule::parse_useful(text, change.now).err()?;
-    Some(Finding::deny(CRON, "spec.schedule.cron", format!("{text:?} is no schedule: {error}")))
+    findings
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::change::Change;
-use crate::policy::{Basis, Finding};
+use crate::policy::{Basis, Finding, Segment, segments};
 
 /// What makes two findings the same one.
 #[derive(PartialEq, Eq, Hash)]
@@ -46,27 +46,14 @@ pub(super) fn apply(change: &Change<'_>, findings: &mut Vec<Finding>, find: impl
     });
 }
 
-/// The value at a field path: names with dots between them, `[2]` for list items, `["a.b"]` for map keys. A path that
-/// cannot be followed is absent.
+/// The value at a field path. A path that cannot be followed is absent.
 fn value<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    let mut here = object;
-    let mut rest = path;
-    while !rest.is_empty() {
-        if let Some(bracket) = rest.strip_prefix('[') {
-            let (inside, after) = bracket.split_once(']')?;
-            here = match inside.strip_prefix(['"', '\'']) {
-                Some(key) => here.get(key.strip_suffix(['"', '\''])?)?,
-                None => here.get(inside.parse::<usize>().ok()?)?,
-            };
-            rest = after.strip_prefix('.').unwrap_or(after);
-        } else {
-            let end = rest.find(['.', '[']).unwrap_or(rest.len());
-            let (name, after) = rest.split_at(end);
-            here = here.get(name)?;
-            rest = after.strip_prefix('.').unwrap_or(after);
-        }
-    }
-    Some(here).filter(|value| !value.is_null())
+    let mut steps = segments(path)?.into_iter();
+    let found = steps.try_fold(object, |here, step| match step {
+        Segment::Field(name) => here.get(name),
+        Segment::Item(at) => here.get(at),
+    })?;
+    Some(found).filter(|value| !value.is_null())
 }
 
 #[cfg(test)]

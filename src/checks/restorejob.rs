@@ -9,7 +9,7 @@ use super::change::{Change, Operation};
 use super::kind::Kind;
 use super::lookup::{Known, Lookup};
 use super::view::{self, Application};
-use super::{store, upstream};
+use super::{name, store, upstream};
 use crate::api::backupjob::phase;
 use crate::api::common::{APP_CLUSTER_NAME, APP_KIND_ETCD, APPS_GROUP};
 use crate::api::names::warden::{ETCDUTL_PATH, GUARDS};
@@ -44,6 +44,7 @@ pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec
         return;
     }
     findings.extend(frozen(change, object));
+    findings.extend(name::check(change, lookup));
     if view::at(object, "/spec").is_none() {
         let missing = Finding::deny(SPEC, "spec", "a RestoreJob needs one: backupRef.name is the least that it says");
         return findings.push(missing.because(Cause::FieldValueRequired));

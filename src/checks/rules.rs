@@ -1,7 +1,7 @@
 //! The rules of this room, for people to look at. A test holds the list to what is found.
 
 use super::kind::Kind;
-use super::{coordinates, etcdcluster, job, others, restorejob, store, strategy, upstream};
+use super::{coordinates, etcdcluster, job, name, others, restorejob, store, strategy, upstream};
 use crate::policy::Action;
 
 /// A rule that takes other objects, or more than CEL says.
@@ -71,6 +71,18 @@ pub const RULES: &[Rule] = &[
     ),
     rule(job::SPEC, JOBS, DENY, "the spec is missing"),
     rule(
+        name::BACKUP_JOB,
+        &[Kind::BackupJob],
+        DENY,
+        "the name has more than 63 characters, and the objects that the job makes are labelled with it",
+    ),
+    rule(
+        name::PLAN,
+        &[Kind::Plan],
+        DENY,
+        "the name has more than 54 characters, and the BackupJobs that the Plan makes are called after it",
+    ),
+    rule(
         job::APPLICATION,
         JOBS,
         BOTH,
@@ -78,6 +90,12 @@ pub const RULES: &[Rule] = &[
     ),
     rule(job::CLASS, JOBS, WARN, "the BackupClass does not exist yet, or has no entry for the application"),
     rule(job::FROZEN, &[Kind::BackupJob], DENY, "the spec of a backup that has begun"),
+    rule(
+        job::SCHEDULE,
+        &[Kind::Plan],
+        DENY,
+        "there is no cron expression, so that no backup would ever be made, or the schedule's type is not cron",
+    ),
     rule(
         job::CRON,
         &[Kind::Plan],
@@ -95,6 +113,12 @@ pub const RULES: &[Rule] = &[
     ),
     rule(others::BACKUP_IN_USE, &[Kind::Backup], WARN, "deleting a Backup that a RestoreJob restores from"),
     rule(restorejob::SPEC, &[Kind::RestoreJob], DENY, "the spec or the Backup's name is missing"),
+    rule(
+        name::RESTORE_JOB,
+        &[Kind::RestoreJob],
+        DENY,
+        "the name has more than 63 characters, and the objects that the job makes are labelled with it",
+    ),
     rule(
         restorejob::IN_PLACE,
         &[Kind::RestoreJob],

@@ -9,6 +9,7 @@ use clap::Args;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use serde_json::Value;
 
 use super::check;
 use super::values::without_blanks;
@@ -71,7 +72,8 @@ pub struct Flags {
     /// Serve without a cluster: no registration and no controllers. Other objects are those of --context.
     #[arg(long, conflicts_with_all = ["webhook_owner", "rollout"])]
     pub standalone: bool,
-    /// File or directory of the other objects that a standalone server knows; may be repeated.
+    /// File or directory of the other objects that a standalone server knows, ConfigMaps for the parameters of policies
+    /// among them; may be repeated.
     #[arg(long, value_name = "PATH", requires = "standalone")]
     pub context: Vec<PathBuf>,
     /// Seconds that an authority lives, that a leaf lives, that a bundle takes to every API server, and between two looks
@@ -155,13 +157,17 @@ impl Flags {
         };
         let mut unreadable = Vec::new();
         let read = self.context.iter().flat_map(|path| check::read_path(path, &mut unreadable));
-        let objects: Objects = read.map(|placed| placed.object).collect();
-        if unreadable.is_empty() {
-            let objects = objects.trusting(self.trusted_store.clone());
-            Ok((self.settings(Store::Memory, names), Surroundings::Objects(Arc::new(objects))))
-        } else {
-            Err(unreadable)
+        let objects: Vec<Value> = read.map(|placed| placed.object).collect();
+        if !unreadable.is_empty() {
+            return Err(unreadable);
         }
+        let (parameters, objects): (Vec<_>, Vec<_>) = objects.into_iter().partition(check::is_config_map);
+        let lookup = objects.into_iter().collect::<Objects>().trusting(self.trusted_store.clone());
+        let surroundings = Surroundings::Objects {
+            lookup: Arc::new(lookup),
+            parameters: parameters.into_iter().map(Arc::new).collect(),
+        };
+        Ok((self.settings(Store::Memory, names), surroundings))
     }
 
     fn settings(&self, store: Store, names: Vec<String>) -> Settings {

@@ -7,13 +7,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use k8s_openapi::jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 use thiserror::Error;
 
+use super::output::Output;
 use crate::admission::tls::{AUTHORITY_LIFETIME, Authority, Bundle, CertificateError, Description, Kept};
 
 const AUTHORITY: &str = "ca.crt";
@@ -55,16 +56,6 @@ pub struct Inspect {
     /// How to say what is in them.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
-}
-
-/// How to say what is in certificates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
 }
 
 /// Why nothing was issued, or what is wrong with what was looked at.

@@ -4,14 +4,16 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 use thiserror::Error;
 
+use super::output::Output;
 use super::policies::From;
 use crate::admission::Writers;
+use crate::admission::examine::{self, Examination, Examined, Placed, text};
 use crate::admission::policies::{self, ENDINGS};
-use crate::checks::examine::{self, Examination, Examined, Placed, text};
 use crate::checks::{Objects, Operation};
 use crate::policy::Action;
 use crate::rules::s3::Place;
@@ -48,16 +50,6 @@ pub struct Settings {
     /// How to say what was found.
     #[arg(short, long, value_enum, default_value_t)]
     pub output: Output,
-}
-
-/// How to say what was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
 }
 
 /// How a check ended that did not end well.
@@ -99,7 +91,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let old = read(settings.old.as_slice());
     let all = || context.iter().chain(&subjects).map(|placed| placed.object.clone());
     let around = all().collect::<Objects>().trusting(settings.trusted_store.clone());
-    let policies = policies.with_parameters(all().filter(|object| object["kind"] == "ConfigMap").map(Arc::new));
+    let policies = policies.with_parameters(all().filter(is_config_map).map(Arc::new));
     let user = settings.user.as_deref().unwrap_or_default();
     let examination = Examination {
         policies: &policies,
@@ -132,15 +124,16 @@ fn tell(out: &mut dyn Write, examined: &Examined<'_>, paint: Paint) -> io::Resul
     for (placed, verdict) in &examined.judged {
         let kind = placed.object["kind"].as_str().unwrap_or_default();
         let word = if verdict.allowed() { paint.green("allowed") } else { paint.red("refused") };
-        writeln!(out, "{}: {kind} {}: {word}", placed.source, text(&placed.object, "name"))?;
+        writeln!(out, "{}: {kind} {}: {word}", placed.place_of(""), text(&placed.object, "name"))?;
         for found in &verdict.findings {
             let action = match found.action {
                 Action::Deny => paint.red("Deny"),
                 Action::Warn => paint.yellow("Warn"),
                 Action::Audit => "Audit".to_owned(),
             };
-            let colon = if found.field().is_empty() { "" } else { ": " };
-            writeln!(out, "  {action}: {}{colon}{} ({})", paint.bold(found.field()), found.message, found.policy)?;
+            let (place, field) = (placed.place_of(found.field()), paint.bold(found.field()));
+            let colon = if field.is_empty() { "" } else { ": " };
+            writeln!(out, "  {place}: {action}: {field}{colon}{} ({})", found.message, found.policy)?;
         }
     }
     if examined.passed_over > 0 {
@@ -179,6 +172,11 @@ impl Paint {
     fn bold(self, text: &str) -> String {
         self.with("1", text)
     }
+}
+
+/// Whether policies can take parameters from it.
+pub(super) fn is_config_map(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "ConfigMap"
 }
 
 /// The objects of a file, of the files of a directory, or of standard input.

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod certs;
 pub mod check;
 pub mod crds;
+pub mod output;
 pub mod policies;
 pub mod render;
 pub mod schedule;

@@ -256,7 +256,8 @@ they are the webhook's, the command line's (`etcd-warden check`) and the control
 its field has changed or the old object did not have it; deleting, finalizers and status are never blocked.
 
 Try a change before it is made: `etcd-warden check -f FILE --context FOLDER` says what admission would say, without a
-cluster. `etcd-warden policies list|show|test|export` looks at the rules themselves.
+cluster: an object is completed with its defaults first, as the API server does it, and each finding points at the line of
+its field. `etcd-warden policies list|show|test|export` looks at the rules themselves.
 
 ## Policies of your own
 
@@ -265,7 +266,8 @@ ConfigMaps as their parameters. A server looks at its folders every two seconds;
 nothing, and log, `etcd_warden_policy_load_errors` and `etcd-warden policies list` say file, document and position.
 
 - Bindings do what they say: `Deny` refuses, `Warn` warns, `Audit` writes an audit annotation.
-- `paramKind` is a ConfigMap; a server reads those that bindings name from its cluster, and takes up their changes.
+- `paramKind` is a ConfigMap; a server reads those that bindings name from its cluster, and takes up their changes. Without
+  a cluster they are taken from what is given with `--context`.
 - A message begins with the path of the field that it is about: `spec.replicas: too many`. Several paths have commas between
   them.
 - The language is the part of CEL on which the API server and our engine agree: no floating-point or unsigned numbers, no

@@ -11,14 +11,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str); 6] = files![
-    "backupjob.yaml",
-    "etcd-strategy.yaml",
-    "etcdcluster.yaml",
-    "etcdsnapshot.yaml",
-    "plan.yaml",
-    "restorejob.yaml",
-];
+const FILES: [(&str, &str); 3] = files!["etcd-strategy.yaml", "etcdcluster.yaml", "etcdsnapshot.yaml"];
 
 /// The files, for those who want to load them together with others or to export them.
 #[must_use]

@@ -7,8 +7,10 @@ mod cel;
 mod document;
 mod finding;
 mod in_force;
+mod lines;
 mod load;
 mod message;
+mod path;
 mod projection;
 mod set;
 pub mod yaml;
@@ -18,6 +20,7 @@ pub use builtin::{builtin, builtin_files};
 pub use finding::{Action, Basis, Cause, Finding};
 pub use in_force::InForce;
 pub use load::{File, LoadError, Place, load};
+pub use path::{Segment, segments};
 pub use set::{Input, ParameterSource, PolicySet, Summary};
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
+pub use super::lines::Lines;
+
 /// One document of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Document<'a> {
@@ -52,11 +54,10 @@ pub fn documents(text: &str) -> Vec<Document<'_>> {
 }
 
 impl Document<'_> {
-    /// The line of the file on which something first stands that is neither blank nor a comment.
+    /// Where its parts stand in the file.
     #[must_use]
-    pub fn first_line(&self) -> usize {
-        let blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-        self.line + self.text.lines().take_while(|line| blank(line)).count()
+    pub fn lines(&self) -> Lines {
+        Lines::of(self.text, self.line)
     }
 
     /// Reads the document as a value of some type.
@@ -86,7 +87,7 @@ mod tests {
         let text = "# a comment\n---\na: 1\n---\n# nothing\n--- \nb:\n  - |\n    ---\n  - 2\n";
         let found: Vec<_> = documents(text).iter().map(|d| (d.number, d.line, d.read::<Value>().unwrap())).collect();
         assert_eq!(found, [(1, 2, json!({"a": 1})), (2, 6, json!({"b": ["---\n", 2]}))]);
-        let first: Vec<_> = documents(text).iter().map(Document::first_line).collect();
+        let first: Vec<_> = documents(text).iter().map(|document| document.lines().of_field("")).collect();
         assert_eq!(first, [3, 7]);
         assert!(documents("\n---\n\n").is_empty());
         assert_eq!(documents("{\"a\": 1}")[0].read::<Value>().unwrap(), json!({"a": 1}));

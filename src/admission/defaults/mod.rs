@@ -30,6 +30,16 @@ pub fn defaults(change: &Change<'_>, lookup: &dyn Lookup) -> Patch {
     Patch(additions.0)
 }
 
+/// A new object with its defaults: as the API server has it once it has applied the patch.
+#[must_use]
+pub fn completed(change: &Change<'_>, object: &Value, lookup: &dyn Lookup) -> Value {
+    let mut object = object.clone();
+    if let Err(error) = json_patch::patch(&mut object, &defaults(change, lookup)) {
+        unreachable!("fields are added to parents that are there: {error}");
+    }
+    object
+}
+
 /// Fields to add to one object.
 #[derive(Default)]
 struct Additions(Vec<PatchOperation>);

@@ -42,9 +42,7 @@ fn backups() -> Objects {
 }
 
 fn defaulted(kind: Kind, object: &Value) -> Value {
-    let mut copy = object.clone();
-    json_patch::patch(&mut copy, &defaults(&create(kind, object), &backups())).unwrap();
-    copy
+    completed(&create(kind, object), object, &backups())
 }
 
 #[test]

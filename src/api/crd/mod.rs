@@ -5,6 +5,7 @@ mod backup;
 mod backupclass;
 mod backupjob;
 mod core;
+mod defaults;
 mod definition;
 mod etcdcluster;
 mod etcddefrag;
@@ -18,6 +19,8 @@ mod shapes;
 mod strategy;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+pub use defaults::with_defaults;
 
 /// Every kind of ours, in the order in which a person would read them.
 #[must_use]

@@ -282,6 +282,49 @@ async fn a_check_without_a_cluster_knows_the_objects_that_it_was_given() {
     assert_eq!(body, "ok\n");
 }
 
+const LIMIT: &str = "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: house.example}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [etcd-operator.cozystack.io], apiVersions: ['*'], operations: [CREATE], resources: [etcdclusters]}
+  validations:
+    - {expression: object.spec.replicas <= int(params.data.members), message: 'spec.replicas: too many for this house'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: house.example}
+spec: {policyName: house.example, validationActions: [Deny], paramRef: {name: house, namespace: a, parameterNotFoundAction: Deny}}
+";
+
+#[tokio::test]
+async fn policies_without_a_cluster_take_parameters_from_the_context() {
+    let folder = tempfile::tempdir().unwrap();
+    let policies = folder.path().join("policies.yaml");
+    std::fs::write(&policies, LIMIT).unwrap();
+    let context = folder.path().join("context.yaml");
+    let house = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: house, namespace: a}\ndata: {members: '1'}\n";
+    std::fs::write(&context, house).unwrap();
+    let flags = [format!("--policy-dir={}", policies.display()), format!("--context={}", context.display())];
+    let warden = ready(&[&flags[0], &flags[1]]).await;
+    let mut stream = connect(&warden).await;
+    // Three members by the definition's default, which the service fills in as the API server would.
+    for (spec, message) in [
+        (json!({"version": "3.6.1", "replicas": 1}), None),
+        (json!({"version": "3.6.1"}), Some("too many for this house")),
+    ] {
+        let cluster = json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
+            "metadata": {"name": "etcd", "namespace": "a"}, "spec": spec});
+        let (status, _, body) = ask(&mut stream, "/check", &cluster.to_string()).await.unwrap();
+        assert_eq!(status, 200, "{body}");
+        let report: Value = serde_json::from_str(&body).unwrap();
+        let denied = report["objects"][0]["findings"].as_array().unwrap().iter().find(|f| f["action"] == "Deny");
+        assert_eq!(denied.map(|finding| finding["message"].as_str().unwrap()), message, "{body}");
+    }
+}
+
 #[tokio::test]
 async fn a_context_that_cannot_be_read_keeps_a_server_from_starting_and_is_named() {
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_etcd-warden"))

@@ -55,7 +55,8 @@ fn check_says_by_its_exit_code_whether_anything_is_refused() {
     let (code, out, err) = run(&["check", "-f", &good, "-f", &bad]);
     assert_eq!(code, 1);
     assert!(err.contains("1 of 2 objects are refused"), "{err}");
-    assert!(out.contains("bad.yaml:1: EtcdCluster 2nd: refused\n  Deny: metadata.name: "), "{out}");
+    let pointed = format!("{bad}:1: EtcdCluster 2nd: refused\n  {bad}:3: Deny: metadata.name: ");
+    assert!(out.contains(&pointed), "{out}");
     assert!(out.contains("good.yaml:1: EtcdCluster etcd: allowed"), "{out}");
     // The rest is told, whatever could not be read.
     for unreadable in [broken.as_str(), "/nowhere/at/all"] {
@@ -126,6 +127,132 @@ fn check_takes_objects_as_people_have_them() {
     assert_eq!(code, 0);
     assert!(out.contains("Warn: spec.replicas: an even number"), "{out}");
     assert!(run_with(&["check", "-f", "-"], scale).1.contains("passed over"));
+}
+
+/// The places in an output that a finding about this field is shown at.
+fn places(out: &str, field: &str) -> Vec<String> {
+    let marked = format!(": {field}: ");
+    let shown = out.lines().filter(|line| line.contains(&marked)).filter_map(|line| line.trim().split_once(": "));
+    shown.map(|(place, _)| place.to_owned()).collect()
+}
+
+#[test]
+fn check_points_at_the_line_of_each_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "# clusters\n---\n{GOOD}---\n\n# the second\napiVersion: etcd-operator.cozystack.io/v1alpha2\nkind: EtcdCluster\n\
+         metadata:\n  namespace: a\n  name: 2nd\nspec:\n  # too even\n  replicas: 2\n\n  bootstrap:\n    restore:\n      \
+         source: {{}}\n  version: 3.6.11\n---\napiVersion: etcd-operator.cozystack.io/v1alpha2\nkind: EtcdCluster\n\
+         metadata: {{name: no-spec, namespace: a}}\n"
+    );
+    let file = write(folder.path(), "clusters.yaml", &text);
+    let (code, out, err) = run(&["check", "-f", &file]);
+    assert_eq!(code, 1, "{err}");
+    let line = |words: &str| 1 + text.lines().position(|line| line.contains(words)).unwrap();
+    let of = |field: &str| places(&out, field);
+    assert_eq!(of("metadata.name"), [format!("{file}:{}", line("name: 2nd"))], "{out}");
+    assert_eq!(of("spec.replicas"), [format!("{file}:{}", line("replicas: 2"))], "{out}");
+    assert_eq!(of("spec.bootstrap.restore.source"), [format!("{file}:{}", line("source: {}"))], "{out}");
+    // What is not there is missed where it would be.
+    let third = text.lines().count() - 2;
+    assert_eq!(of("spec"), [format!("{file}:{third}")], "{out}");
+    assert!(out.contains(&format!("{file}:{third}: EtcdCluster no-spec: refused")), "{out}");
+    // From standard input alike.
+    let (_, out, _) = run_with(&["check", "-f", "-"], &text);
+    assert_eq!(places(&out, "spec.replicas"), [format!("-:{}", line("replicas: 2"))], "{out}");
+
+    let list = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: etcd-operator.cozystack.io/v1alpha2\n  kind: EtcdCluster\n  \
+                metadata: {name: a, namespace: a}\n  spec: {version: 3.6.11, replicas: 3}\n- apiVersion: \
+                etcd-operator.cozystack.io/v1alpha2\n  kind: EtcdCluster\n  metadata: {name: b, namespace: a}\n  spec:\n    \
+                version: 3.6.11\n    replicas: 4\n";
+    let (code, out, _) = run_with(&["check", "-f", "-"], list);
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains("-:4: EtcdCluster a: allowed") && out.contains("-:8: EtcdCluster b: allowed"), "{out}");
+    assert_eq!(places(&out, "spec.replicas"), ["-:13"], "{out}");
+
+    let strategy = json!({"apiVersion": "strategy.backups.cozystack.io/v1alpha1", "kind": "Etcd",
+        "metadata": {"name": "s"}, "spec": {"template": {"destination": {"s3": {"endpoint": "ftp://s3.example",
+            "bucket": "b", "key": "k", "credentialsSecretRef": {"name": "c"}}}}}});
+    let pretty =
+        serde_json::to_string_pretty(&json!({"apiVersion": "v1", "kind": "List", "items": [strategy]})).unwrap();
+    let json = write(folder.path(), "strategy.json", &pretty);
+    let (code, out, _) = run(&["check", "-f", &json]);
+    assert_eq!(code, 1, "{out}");
+    let endpoint = 1 + pretty.lines().position(|line| line.contains("ftp://")).unwrap();
+    assert_eq!(places(&out, "spec.template.destination.s3.endpoint"), [format!("{json}:{endpoint}")], "{out}");
+}
+
+const COMPLETED: &str = "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: completed.example}
+spec:
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [etcd-operator.cozystack.io], apiVersions: ['*'], operations: [CREATE, UPDATE], resources: [etcdclusters]}
+  validations:
+    - {expression: object.spec.replicas <= 1, message: 'spec.replicas: one is enough'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: completed.example}
+spec: {policyName: completed.example, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: short.example}
+spec:
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [backups.cozystack.io], apiVersions: ['*'], operations: [CREATE], resources: [restorejobs]}
+  validations:
+    - {expression: object.spec.options.restoreTimeoutSeconds <= 600, message: 'spec.options.restoreTimeoutSeconds: ten minutes'}
+    - {expression: object.spec.targetApplicationRef.name != 'etcd', message: 'spec.targetApplicationRef.name: not this one'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: short.example}
+spec: {policyName: short.example, validationActions: [Deny]}
+";
+const BACKUP: &str = "apiVersion: backups.cozystack.io/v1alpha1
+kind: Backup
+metadata: {name: b1, namespace: a}
+spec:
+  applicationRef: {kind: Etcd, name: etcd}
+  strategyRef: {apiGroup: strategy.backups.cozystack.io, kind: Etcd, name: s}
+  takenAt: '2026-01-01T00:00:00Z'
+status: {phase: Ready, artifact: {uri: 's3://backups/a/b1.db'}}
+";
+
+/// The API server completes an object by its definition, then asks us for our defaults, then judges it: policies see
+/// what is not in the file.
+#[test]
+fn check_judges_an_object_with_its_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let policies = write(folder.path(), "policies.yaml", COMPLETED);
+    let context = write(folder.path(), "backup.yaml", BACKUP);
+    let cluster = GOOD.replace(", replicas: 3", "");
+    let check = |input: &str, more: &[&str]| {
+        run_with(&[&["check", "-f", "-", "--policy-dir", &policies, "--context", &context], more].concat(), input)
+    };
+    let (code, out, err) = check(&cluster, &[]);
+    assert_eq!(code, 1, "{err}");
+    assert!(out.contains("-:4: Deny: spec.replicas: one is enough (completed.example)"), "{out}");
+    assert_eq!(check(&GOOD.replace("replicas: 3", "replicas: 1"), &[]).0, 0);
+    // By the definition on UPDATE too: what was stored had it already, so that the change is not to blame.
+    let old = write(folder.path(), "old.yaml", GOOD);
+    let (code, out, _) = check(&cluster.replace("3.6.11", "3.6.12"), &["--old", &old]);
+    assert_eq!(code, 0, "{out}");
+
+    let job = "apiVersion: backups.cozystack.io/v1alpha1\nkind: RestoreJob\nmetadata: {name: r, namespace: a}\nspec:\n  \
+               backupRef: {name: b1}\n";
+    let (code, out, _) = check(job, &[]);
+    assert_eq!(code, 1);
+    for told in ["spec.options.restoreTimeoutSeconds: ten minutes", "spec.targetApplicationRef.name: not this one"] {
+        assert!(out.contains(&format!("-:4: Deny: {told} (short.example)")), "{told}: {out}");
+    }
+    // What is not ours is not completed, and passes.
+    let foreign = job.replace("{name: b1}", "{name: elsewhere}\n  targetApplicationRef: {kind: Postgres, name: db}");
+    assert_eq!(check(&foreign, &[]).0, 0, "{foreign}");
 }
 
 #[test]

@@ -4,16 +4,33 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Change, Identity, Kind, Known, Lookup, Operation, Verdict, judge, view};
-use crate::policy::{PolicySet, yaml};
+use super::defaults;
+use crate::api::crd;
+use crate::checks::{Change, Identity, Kind, Known, Lookup, Operation, Verdict, judge, view};
+use crate::policy::PolicySet;
+use crate::policy::yaml::{self, Lines};
 
-/// An object and where it stands, as people are told: a file and the line in it.
+/// An object and where it stands, as people are told.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// Where it stands.
+    /// The file, or what else it came in.
     pub source: String,
+    /// On which lines of it; `None` where there are none to point at.
+    pub lines: Option<Lines>,
     /// The object.
     pub object: Value,
+}
+
+impl Placed {
+    /// Where a field stands, or the nearest one above it that there is: the file and the line in it. The empty field is
+    /// the object itself.
+    #[must_use]
+    pub fn place_of(&self, field: &str) -> String {
+        match &self.lines {
+            Some(lines) => format!("{}:{}", self.source, lines.of_field(field)),
+            None => self.source.clone(),
+        }
+    }
 }
 
 /// How objects are judged.
@@ -94,12 +111,15 @@ impl Examination<'_> {
         let key = |object: &Value| (Kind::of_object(object), text(object, "namespace"), text(object, "name"));
         let before = self.old.iter().map(|placed| &placed.object).find(|before| key(before) == key(object));
         let operation = self.operation.unwrap_or(if before.is_some() { Operation::Update } else { Operation::Create });
+        // As the API server has them when it asks: completed by the definition first, and a new one by ourselves then.
+        let defined = |object: &Value| crd::with_defaults(kind.group(), kind.name(), object.clone());
+        let (object, before) = (defined(object), before.map(defined));
         let (new, before) = match operation {
-            Operation::Delete => (None, Some(object)),
-            Operation::Create => (Some(object), None),
-            Operation::Update | Operation::Connect => (Some(object), before),
+            Operation::Delete => (None, Some(&object)),
+            Operation::Create => (Some(&object), None),
+            Operation::Update | Operation::Connect => (Some(&object), before.as_ref()),
         };
-        let (namespace, name) = (text(object, "namespace"), text(object, "name"));
+        let (namespace, name) = (text(&object, "namespace"), text(&object, "name"));
         let change = Change {
             kind,
             operation,
@@ -112,7 +132,8 @@ impl Examination<'_> {
             old: before,
             now: self.now,
         };
-        judge(&change, self.policies, self.lookup)
+        let completed = new.map(|object| defaults::completed(&change, object, self.lookup));
+        judge(&Change { object: completed.as_ref(), ..change }, self.policies, self.lookup)
     }
 }
 
@@ -138,7 +159,7 @@ impl Examined<'_> {
                     })
                     .collect();
                 json!({
-                    "source": placed.source,
+                    "source": placed.place_of(""),
                     "apiVersion": placed.object["apiVersion"],
                     "kind": placed.object["kind"],
                     "namespace": text(&placed.object, "namespace"),
@@ -163,31 +184,36 @@ pub fn text(object: &Value, field: &str) -> String {
 pub fn read(name: &str, text: &str, unreadable: &mut Vec<String>) -> Vec<Placed> {
     let mut placed = Vec::new();
     for document in yaml::documents(text) {
-        let source = format!("{name}:{}", document.first_line());
         match document.read::<Value>() {
             Err(error) => unreadable.push(format!("{name}: {error}")),
-            Ok(object) => take(object, &source, &mut placed, unreadable),
+            Ok(object) => {
+                let lines = Some(document.lines());
+                take(Placed { source: name.to_owned(), lines, object }, &mut placed, unreadable);
+            }
         }
     }
     placed
 }
 
 /// A List is its items; those of a typed list (`EtcdClusterList`) have their type from it.
-fn take(mut object: Value, source: &str, placed: &mut Vec<Placed>, unreadable: &mut Vec<String>) {
-    let of_type = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+fn take(mut read: Placed, placed: &mut Vec<Placed>, unreadable: &mut Vec<String>) {
+    let of_type = |field: &str| read.object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (of_type("apiVersion"), of_type("kind"));
     if api_version.is_empty() || kind.is_empty() {
-        return unreadable.push(format!("{source}: no object: apiVersion and kind are needed"));
+        let place = read.place_of("");
+        return unreadable.push(format!("{place}: no object: apiVersion and kind are needed"));
     }
-    let items = object.get_mut("items").and_then(Value::as_array_mut);
+    let items = read.object.get_mut("items").and_then(Value::as_array_mut);
     let (Some(of), Some(items)) = (kind.strip_suffix("List"), items) else {
-        return placed.push(Placed { source: source.to_owned(), object });
+        return placed.push(read);
     };
-    for mut item in std::mem::take(items) {
+    for (at, mut item) in std::mem::take(items).into_iter().enumerate() {
         if let (Some(fields), false) = (item.as_object_mut(), of.is_empty()) {
             fields.entry("apiVersion").or_insert_with(|| api_version.clone().into());
             fields.entry("kind").or_insert_with(|| of.into());
         }
-        take(item, source, placed, unreadable);
+        // An item that stands elsewhere, by an alias, is pointed at where the list is.
+        let lines = read.lines.as_ref().map(|lines| lines.items("items").get(at).unwrap_or(lines).clone());
+        take(Placed { source: read.source.clone(), lines, object: item }, placed, unreadable);
     }
 }
