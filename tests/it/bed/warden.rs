@@ -53,6 +53,18 @@ impl Warden {
         this
     }
 
+    /// One that the API server reaches through a Service of this name, on the port of [`Warden::address`].
+    pub fn behind_service(kubeconfig: &Path, namespace: &str, service: &str, flags: &[&str]) -> Self {
+        let this = Self::here();
+        let own = [
+            format!("--webhook-service={service}:{}", this.webhook.number()),
+            format!("--namespace={namespace}"),
+            "--quiet-seconds=0".to_owned(),
+        ];
+        this.run(own.into_iter().chain(flags.iter().map(|&flag| flag.to_owned())), Some(kubeconfig));
+        this
+    }
+
     /// One without a cluster.
     pub fn standalone(flags: &[&str]) -> Self {
         let this = Self::here();

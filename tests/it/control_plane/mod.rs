@@ -11,6 +11,7 @@ mod clusters;
 mod crash_matrix;
 mod crds;
 mod examples;
+mod guides;
 mod kept_backups;
 mod leader;
 mod parity;

@@ -6,3 +6,4 @@ mod bed_etcd;
 mod bed_fault_proxy;
 mod bed_s3;
 mod command_line;
+mod guides;

@@ -4,4 +4,5 @@ mod architecture;
 mod chart;
 mod crds;
 mod defects;
+mod guides;
 mod policies;

@@ -2,7 +2,8 @@
 //!
 //! What is real: each Certificate gets a Secret of its own with a key, a certificate for just its names, and the
 //! authority, and says Ready afterwards. What is different: there are no issuers (every issuer's name stands for one
-//! authority), the schema takes anything, keys are elliptic whatever was asked for, and nothing is ever renewed.
+//! authority), the schema takes anything, keys are elliptic whatever was asked for, and nothing is renewed before somebody
+//! deletes its Secret.
 
 use crate::bed::pki::Authority;
 use crate::bed::{ControlPlane, wait_for};
@@ -50,9 +51,15 @@ impl StandInCertManager {
         let authority = Authority::new("stand-in cert-manager");
         let pem = authority.pem();
         let signs = tokio::spawn(async move {
+            let mut told = String::new();
             loop {
-                // A failure is tried again, as with the real one.
-                let _ = sign_all(&client, &authority).await;
+                // A failure is tried again, as with the real one, and told once.
+                let failed =
+                    sign_all(&client, &authority).await.err().map(|error| error.to_string()).unwrap_or_default();
+                if failed != told && !failed.is_empty() {
+                    eprintln!("stand-in cert-manager: cannot sign: {failed}; trying again");
+                }
+                told = failed;
                 tokio::time::sleep(PAUSE).await;
             }
         });

@@ -4,7 +4,7 @@ mod corruption;
 mod crash;
 mod disk;
 mod identity;
-mod offline;
+pub mod offline;
 mod reach;
 mod security;
 mod source;

@@ -15,7 +15,7 @@ fn said(output: &Output) -> String {
 }
 
 /// A snapshot of a version, in a folder.
-async fn stored(version: Version) -> (tempfile::TempDir, Artifact) {
+pub async fn stored(version: Version) -> (tempfile::TempDir, Artifact) {
     let folder = tempfile::tempdir().unwrap();
     let report = Agent::snapshot(&filled(version).await, "u").volume(folder.path(), "").succeed().await;
     (folder, report.artifact.unwrap())
