@@ -23,10 +23,11 @@ use super::build::{Rehearse, Start};
 use super::facts::{Capture, Fact, Failing, Inputs, Volume};
 use super::observe::{Observed, Release, Remnant};
 use super::options::Options;
-use super::records::Dated;
+use super::records::{Dated, Facts};
 use super::source::Source;
 use super::status::is_terminal;
 use crate::api::common::TypedReference;
+use crate::api::condition;
 use crate::api::names::warden;
 use crate::api::restorejob::{RestoreJob, reason};
 use crate::checks::Known;
@@ -210,6 +211,11 @@ pub enum Verdict {
     },
     /// The job is on its way out and nothing is left to tell.
     Gone,
+    /// Another program works on the job, and its status is that program's to write.
+    Elsewhere {
+        /// What a person should know.
+        message: String,
+    },
 }
 
 /// Actions, in order, and what follows from them.
@@ -285,8 +291,11 @@ pub fn is_ours(seen: &Observed) -> bool {
 pub fn decide(seen: &Observed, now: Timestamp) -> Plan {
     let facts = &seen.facts;
     // With the namespace everything goes, and nothing can be made in it any more.
-    if is_finished(&seen.job) || seen.namespace_goes {
+    if is_over(&seen.job, facts) || seen.namespace_goes {
         return clean_up(seen);
+    }
+    if facts.inputs.is_none() && rival::is_begun_elsewhere(&seen.job) {
+        return rival::leave(seen);
     }
     if let Some(failing) = &facts.failing {
         return failed(seen, failing.fact.message.clone());
@@ -337,7 +346,16 @@ fn options(seen: &Observed) -> Options {
     seen.facts.inputs.as_ref().map(|inputs| inputs.fact.options).unwrap_or_default()
 }
 
-/// Whether the job's phase is final.
+/// Whether the restore has come to its end. A final phase alone does not say so, for others may write one: once a restore
+/// has begun, its end is told together with the HelmRelease being as it was found.
+#[must_use]
+pub fn is_over(job: &RestoreJob, facts: &Facts) -> bool {
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let told = facts.resumed.is_some() && condition::is_true(conditions, Step::Resumed.word());
+    is_finished(job) && facts.inputs.as_ref().is_none_or(|inputs| inputs.fact.options.dry_run || told)
+}
+
+/// Whether the job's phase is final, whoever wrote it.
 #[must_use]
 pub fn is_finished(job: &RestoreJob) -> bool {
     job.status.as_ref().and_then(|status| status.phase.as_deref()).is_some_and(is_terminal)

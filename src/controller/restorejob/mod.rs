@@ -119,6 +119,10 @@ impl RestoreJobs {
     }
 
     async fn write(&self, seen: &Observed, verdict: &Verdict, now: Timestamp) -> Result<(), Error> {
+        if let Verdict::Elsewhere { message } = verdict {
+            self.events.warning(&seen.job, reason::RESTORE_IN_PROGRESS, "Restore", message.clone()).await;
+            return Ok(());
+        }
         let status = status::status(seen, verdict, now);
         if seen.job.status.as_ref() == Some(&status) {
             return Ok(());
@@ -148,7 +152,7 @@ impl RestoreJobs {
                     self.events.warning(job, reason, "Restore", message.clone()).await;
                 }
             }
-            Verdict::Waiting { .. } | Verdict::Gone => {}
+            Verdict::Waiting { .. } | Verdict::Gone | Verdict::Elsewhere { .. } => {}
             Verdict::Succeeded { message } => {
                 self.events.normal(job, reason::RESTORE_COMPLETED, "Restore", message.clone()).await;
             }

@@ -254,7 +254,7 @@ impl Needs {
         let attempt = facts.attempt();
         let purged = facts.purged.contains_key(&attempt);
         let created = facts.created.contains_key(&attempt);
-        let open = facts.verified.is_none() && !super::decide::is_finished(job);
+        let open = facts.verified.is_none() && !super::decide::is_over(job, facts);
         let to_rehearse = begun && !intent && (facts.preflights.is_empty() || captured);
         let needs = [
             (Need::Backup, !begun),

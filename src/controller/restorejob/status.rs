@@ -33,7 +33,7 @@ pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobS
     status.proof = report::proof(&seen.facts).or(status.proof);
     status.outage_seconds = report::outage_seconds(&seen.facts).or(status.outage_seconds);
     let (phase, holds, reason, message) = match verdict {
-        Verdict::Gone => return status,
+        Verdict::Gone | Verdict::Elsewhere { .. } => return status,
         Verdict::Waiting { reason, message } => (phase::RUNNING, false, *reason, message.clone()),
         Verdict::Succeeded { message } => (phase::SUCCEEDED, true, reason::RESTORE_COMPLETED, message.clone()),
         Verdict::DryRun { message } => (phase::SUCCEEDED, true, reason::DRY_RUN_COMPLETED, message.clone()),
@@ -45,6 +45,10 @@ pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobS
     if is_terminal(phase) {
         status.message = Some(message.clone());
         status.completed_at.get_or_insert(Time(now));
+    } else {
+        // Of an end that another program told.
+        status.message = None;
+        status.completed_at = None;
     }
     status.phase = Some(phase.to_owned());
     let finding = Finding { type_: reason::READY, status: holds, reason: reason.to_owned(), message };

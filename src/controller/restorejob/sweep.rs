@@ -65,7 +65,8 @@ async fn sweep(client: &Client, namespace: Option<&str>, now: Timestamp) -> Resu
     // Jobs after records: a job that is made meanwhile has no records that were seen.
     let records = records.list(&of_restores).await?.items;
     let jobs = jobs.list(&ListParams::default()).await?.items;
-    let known: BTreeSet<String> = jobs.iter().map(restore_uid).collect();
+    // One that looks settled does nothing more: where its restore is still open, another program wrote its end.
+    let known: BTreeSet<String> = jobs.iter().filter(|job| !is_settled(job)).map(restore_uid).collect();
     for orphan in orphans(&records, &known) {
         let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &orphan.namespace().unwrap_or_default());
         match create(&jobs, &orphan).await {

@@ -2,9 +2,10 @@
 
 use kube::ResourceExt;
 
-use super::{is_finished, is_held};
+use super::{Plan, Step, Verdict, clean_up, is_finished, is_held};
+use crate::api::condition;
 use crate::api::names::warden;
-use crate::api::restorejob::RestoreJob;
+use crate::api::restorejob::{RestoreJob, reason};
 use crate::checks::Known;
 use crate::controller::restorejob::observe::Observed;
 use crate::controller::restorejob::records::restore_uid;
@@ -46,10 +47,41 @@ pub(super) fn rival(seen: &Observed) -> Option<Rival> {
             let why = format!("RestoreJob {name} restores the same application; only one can at a time");
             return Some(Rival::Ends(why));
         }
+        if is_half_through_elsewhere(job) {
+            let why = format!("RestoreJob {name} is being carried out by another program, which is to end first");
+            return Some(Rival::Waits(why));
+        }
         about_to_begin.then(|| Rival::Waits(format!("RestoreJob {name}, which is younger, is to end first")))
     };
     let found: Vec<Rival> = others.iter().filter(|job| job.uid() != seen.job.uid()).filter_map(standing).collect();
     let ends = |rival: &Rival| matches!(rival, Rival::Ends(_));
     let (ends, waits): (Vec<Rival>, Vec<Rival>) = found.into_iter().partition(ends);
     ends.into_iter().chain(waits).next()
+}
+
+/// Whether a job that has not begun here carries what is written only once work on it has begun.
+pub(super) fn is_begun_elsewhere(job: &RestoreJob) -> bool {
+    let Some(status) = &job.status else { return false };
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let said = condition::find(conditions, reason::READY).map(|ready| ready.reason.as_str());
+    let ours = matches!(said, Some(reason::BACKUP_NOT_READY | reason::API_UNAVAILABLE | reason::RESTORE_IN_PROGRESS));
+    let says_something = said.is_some() || status.phase.as_ref().is_some_and(|phase| !phase.is_empty());
+    conditions.iter().any(|condition| condition.type_ != reason::READY) || (says_something && !ours)
+}
+
+/// Whether another program has captured this job's EtcdCluster, and has not come to an end.
+fn is_half_through_elsewhere(job: &RestoreJob) -> bool {
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    !is_finished(job) && condition::is_true(conditions, Step::EtcdClusterSpecCaptured.word())
+}
+
+/// Keeps out of what another program has begun: what it did is not known here, and to do it again may be to capture, and
+/// to delete, what it made.
+pub(super) fn leave(seen: &Observed) -> Plan {
+    let message =
+        "another program has begun this restore, so that it is left alone: let that program end it, or delete \
+                   this RestoreJob, look after the EtcdCluster and its HelmRelease, and make another"
+            .to_owned();
+    let Plan { actions, .. } = clean_up(seen);
+    Plan { actions, verdict: Verdict::Elsewhere { message }, again: None }
 }

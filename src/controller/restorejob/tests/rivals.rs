@@ -3,8 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
+use serde_json::json;
 
-use super::world::{World, start};
+use super::world::{Turn as Outcome, World, from, never, start};
 use crate::api::names::warden;
 use crate::api::restorejob::{RestoreJob, reason};
 use crate::checks::Known;
@@ -158,4 +159,66 @@ impl Race {
 pub(super) fn in_no_order_of_looks_and_writes_do_two_begin() {
     let race = Race { jobs: [job("a", 0), job("b", 0)], open: [false, false], turns: [Turn::Idle, Turn::Idle] };
     assert!(race.explore(14) > 0, "none ever begins");
+}
+
+/// A phase that is final is no end of a restore that is on record as open.
+#[test]
+fn an_end_that_another_program_writes_at_any_moment_ends_nothing() {
+    for nth in 2..World::new().actions() {
+        let mut world = World::new();
+        let mut done = 0;
+        while done < nth {
+            done += world.step(&mut never).actions.len();
+        }
+        if is_finished(&world.job) {
+            break;
+        }
+        world.end_elsewhere();
+        world.run(never);
+        assert_eq!((world.phase(), world.uid()), ("Succeeded", "new0"), "{nth}: {:?}", world.log);
+        assert!(world.has("resumed") && world.message().contains("proven"), "{nth}: {}", world.message());
+        assert!(world.job.finalizers().is_empty() && !world.job.labels().contains_key(warden::GUARDS), "{nth}");
+    }
+}
+
+#[test]
+fn what_another_program_wrote_is_taken_back_while_the_restore_goes_on() {
+    let mut world = World::turning(Outcome::Never);
+    world.run_until("created");
+    world.end_elsewhere();
+    world.run_for(5);
+    let status = world.job.status.as_ref().unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    assert_eq!((&status.message, &status.completed_at), (&None, &None));
+}
+
+#[test]
+fn what_another_program_has_begun_is_left_alone() {
+    let ready = |reason: &str| {
+        json!({"type": "Ready", "status": "False", "reason": reason, "message": "",
+        "lastTransitionTime": start()})
+    };
+    let captured = json!({"type": "EtcdClusterSpecCaptured", "status": "True", "reason": "SpecCaptured",
+        "message": "{}", "lastTransitionTime": start()});
+    for (status, elsewhere) in [
+        (json!({}), false),
+        (json!({"phase": "Running", "conditions": [ready(reason::BACKUP_NOT_READY)]}), false),
+        (json!({"phase": "Running", "conditions": [ready(reason::API_UNAVAILABLE)]}), false),
+        (json!({"phase": "Running"}), true),
+        (json!({"conditions": [captured.clone()]}), true),
+        (json!({"phase": "Running", "conditions": [ready("EtcdClusterBootstrapping")]}), true),
+        (json!({"phase": "Running", "conditions": [captured.clone(), ready(reason::BACKUP_NOT_READY)]}), true),
+    ] {
+        let mut job = held(job("a", 0));
+        job.status = Some(from(status.clone()));
+        let plan = decide(&look(&job, &[job.clone()], &[]), start());
+        assert_eq!(matches!(plan.verdict, Verdict::Elsewhere { .. }), elsewhere, "{status}: {plan:?}");
+        assert_eq!(plan.actions == [Action::Release], elsewhere, "{status}: {plan:?}");
+    }
+    // And another is not begun beside it.
+    let (mine, mut theirs) = (job("a", 0), job("b", 5));
+    theirs.status = Some(from(json!({"phase": "Running", "conditions": [captured]})));
+    assert!(waits(&decide(&look(&mine, &[mine.clone(), theirs.clone()], &[]), start())));
+    theirs.status.get_or_insert_default().phase = Some("Succeeded".to_owned());
+    assert!(!decide(&look(&mine, &[mine.clone(), theirs], &[]), start()).actions.is_empty());
 }

@@ -87,6 +87,8 @@ pub(super) struct World {
     pub(super) log: Vec<&'static str>,
     /// Actions that the API server refuses, by their word.
     pub(super) refused: BTreeSet<&'static str>,
+    /// Whether somebody else writes into the job's status.
+    pub(super) meddled: bool,
     /// Clusters by UID that were deleted.
     pub(super) deleted: Vec<String>,
     /// What the API server gives no answer about: `cluster`, `volumes`.
@@ -160,6 +162,7 @@ impl World {
             was_suspended: None,
             log: Vec::new(),
             refused: BTreeSet::new(),
+            meddled: false,
             deleted: Vec::new(),
             unreadable: BTreeSet::new(),
         }
@@ -411,7 +414,7 @@ impl World {
 
     /// What must hold at every moment.
     pub(super) fn check(&self) {
-        if is_finished(&self.job) && self.release.is_some() {
+        if is_finished(&self.job) && self.release.is_some() && !self.meddled {
             let release = self.release.as_ref().map(|release| release.suspend);
             assert_eq!(release, Some(self.was_suspended), "the release is as it was found");
             let abandoned = self.has("abandoned");
@@ -472,6 +475,15 @@ impl World {
     /// Somebody deletes the job.
     pub(super) fn delete_job(&mut self) {
         self.job.metadata.deletion_timestamp = Some(Time(self.now));
+    }
+
+    /// Another program ends the job in its status.
+    pub(super) fn end_elsewhere(&mut self) {
+        self.meddled = true;
+        let status = self.job.status.get_or_insert_default();
+        status.phase = Some("Failed".to_owned());
+        status.message = Some("no such strategy".to_owned());
+        status.completed_at = Some(Time(self.now));
     }
 
     /// The number of actions of this story, undisturbed.
