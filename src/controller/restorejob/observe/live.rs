@@ -77,14 +77,29 @@ impl Live {
         self.members.iter().filter_map(|member| member.told.as_ref().ok()).map(|told| told.revision).max()
     }
 
-    /// The volume of the member that has applied most; all of them where none answers.
+    /// The volume of the voter that has applied most, where a majority of the voters answers: only among so many is
+    /// all that was committed. Else all volumes, for a member that answers alone may lag behind those that do not.
     #[must_use]
     pub fn volumes_to_keep(&self) -> Vec<Volume> {
-        let with_volume = || self.members.iter().filter(|member| member.volume.is_some());
-        let answered = with_volume().filter_map(|member| Some((member.told.as_ref().ok()?.applied, member)));
-        match answered.max_by_key(|(applied, _)| *applied) {
-            Some((_, best)) => best.volume.iter().cloned().collect(),
-            None => with_volume().filter_map(|member| member.volume.clone()).collect(),
+        let answer = |member: &LiveMember| member.told.as_ref().ok().map(|told| (told.is_learner, told.applied));
+        // One that does not answer may well be a voter.
+        let voters =
+            self.members.iter().filter(|member| answer(member).is_none_or(|(is_learner, _)| !is_learner)).count();
+        let answered: Vec<(u64, &LiveMember)> = self
+            .members
+            .iter()
+            .filter_map(|member| {
+                answer(member).filter(|(is_learner, _)| !is_learner).map(|(_, applied)| (applied, member))
+            })
+            .collect();
+        let most = answered.iter().map(|(applied, _)| *applied).max();
+        let best = answered
+            .iter()
+            .filter(|(applied, _)| answered.len() > voters / 2 && Some(*applied) == most)
+            .find_map(|(_, member)| member.volume.clone());
+        match best {
+            Some(volume) => vec![volume],
+            None => self.members.iter().filter_map(|member| member.volume.clone()).collect(),
         }
     }
 }
@@ -126,6 +141,7 @@ async fn members(client: &Client, cluster: &EtcdCluster) -> Result<Vec<Seen>, Er
             let address = pod.filter(|pod| !pods::is_going(pod)).and_then(pods::address).map(ToOwned::to_owned);
             let claim = claims.items.iter().find(|claim| {
                 owner::is_controlled_by(&claim.metadata, &uid)
+                    && claim.metadata.deletion_timestamp.is_none()
                     && claim.name_any() == names::data_claim(&member.name_any())
             });
             Seen { volume: claim.map(|claim| volume(&member, claim)), address, member }
@@ -201,4 +217,49 @@ async fn alarms(client: &etcd::Client) -> Option<Vec<String>> {
 
 fn word(alarm: i32) -> String {
     AlarmType::try_from(alarm).map_or_else(|_| format!("alarm {alarm}"), |alarm| format!("{alarm:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, told: Option<(u64, bool)>) -> LiveMember {
+        let told = told.map(|(applied, is_learner)| Told { applied, is_learner, ..Told::default() });
+        LiveMember {
+            name: name.to_owned(),
+            ready: told.is_some(),
+            told: told.ok_or_else(|| "connection refused".to_owned()),
+            volume: Some(Volume { claim: name.to_owned(), ..Volume::default() }),
+        }
+    }
+
+    fn kept(members: &[LiveMember]) -> Vec<String> {
+        let live = Live { members: members.to_vec(), alarms: None };
+        live.volumes_to_keep().into_iter().map(|volume| volume.claim).collect()
+    }
+
+    #[test]
+    fn one_volume_is_kept_only_where_a_majority_of_the_voters_says_which() {
+        let (a, b, c) = (member("a", Some((9, false))), member("b", Some((7, false))), member("c", None));
+        assert_eq!(kept(&[a.clone(), b.clone(), c.clone()]), ["a"]);
+        assert_eq!(kept(&[b.clone(), a.clone(), member("c", Some((8, false)))]), ["a"]);
+        assert_eq!(kept(&[a.clone()]), ["a"]);
+        // A straggler that answers alone does not decide.
+        assert_eq!(kept(&[member("a", None), b, c.clone()]), ["a", "b", "c"]);
+        assert_eq!(kept(&[member("a", None), member("b", None), c.clone()]), ["a", "b", "c"]);
+        // Neither does a learner, however far it says to be.
+        let learner = member("l", Some((99, true)));
+        assert_eq!(kept(&[a.clone(), learner.clone()]), ["a"]);
+        assert_eq!(kept(&[a, c.clone(), learner.clone()]), ["a", "c", "l"]);
+        assert_eq!(kept(&[c, learner]), ["c", "l"]);
+    }
+
+    #[test]
+    fn of_voters_that_are_equally_far_one_with_a_volume_is_kept() {
+        let mut bare = member("a", Some((9, false)));
+        bare.volume = None;
+        let behind = member("c", Some((7, false)));
+        assert_eq!(kept(&[member("b", Some((9, false))), bare.clone(), behind.clone()]), ["b"]);
+        assert_eq!(kept(&[bare, behind.clone(), member("d", Some((8, false)))]), ["c", "d"]);
+    }
 }
