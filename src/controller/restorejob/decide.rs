@@ -301,7 +301,7 @@ pub fn decide(seen: &Observed, now: Timestamp) -> Plan {
         return failed(seen, failing.fact.message.clone());
     }
     if let Some(abandoned) = &facts.abandoned {
-        return failed(seen, abandoned.fact.message.clone());
+        return back::abandon(seen, abandoned.fact.message.clone());
     }
     if facts.purge_intent.is_none()
         && let Some(why) = unwanted(&seen.job)

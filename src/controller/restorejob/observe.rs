@@ -179,7 +179,8 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
     let read = |what: &'static str| move |source: Error| ObserveError::Read { what, source };
     let Some(job) = jobs.get_opt(name).await.map_err(read("the RestoreJob"))? else { return Ok(None) };
     let records: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
-    let selector = format!("{}={}", warden::RESTORE_JOB_UID, restore_uid(&job));
+    let restore = restore_uid(&job);
+    let selector = format!("{}={restore}", warden::RESTORE_JOB_UID);
     let records = records.list(&ListParams::default().labels(&selector)).await.map_err(read("the records"))?;
     let facts = Facts::read(&records.items).map_err(ObserveError::Records)?;
     let needs = Needs::of(&job, &facts);
@@ -203,7 +204,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
     let (recreation, live, volumes, lost) = tokio::join!(
         when(needs.has(Need::Recreation), recreation(client, &job, &facts)),
         when(needs.has(Need::Live), members(client, &cluster, needs.hash_at)),
-        when(needs.has(Need::Volumes), volumes(client, namespace, &chosen)),
+        when(needs.has(Need::Volumes), volumes(client, namespace, &restore, &chosen)),
         when(needs.has(Need::Target) && absent, lost::read(client, namespace, &facts)),
     );
     Ok(Some(Observed {

@@ -9,7 +9,7 @@ use super::observe::{Release, answer};
 use super::records::Facts;
 use crate::checks::Known;
 use crate::k8s::apply::FIELD_MANAGER;
-use crate::k8s::error::message;
+use crate::k8s::error::{is_missing_kind, message};
 
 fn api(client: &Client, namespace: &str) -> Api<DynamicObject> {
     let resource = ApiResource {
@@ -25,7 +25,8 @@ fn api(client: &Client, namespace: &str) -> Api<DynamicObject> {
 /// The HelmRelease of the application, which has its name.
 pub(super) async fn read(client: &Client, namespace: &str, facts: &Facts) -> Known<Release> {
     let Some(inputs) = &facts.inputs else { return Known::Absent };
-    let object = match answer(api(client, namespace).get(&inputs.fact.application.name).await) {
+    let had_one = facts.release.as_ref().is_some_and(|release| release.fact.exists);
+    let object = match looked_up(api(client, namespace).get(&inputs.fact.application.name).await, had_one) {
         Known::Found(object) => object,
         Known::Absent => return Known::Absent,
         Known::Unknown(why) => return Known::Unknown(why),
@@ -37,6 +38,17 @@ pub(super) async fn read(client: &Client, namespace: &str, facts: &Facts) -> Kno
     match pending {
         Ok(pending) => Known::Found(release(&object, pending)),
         Err(error) => Known::Unknown(message(&error)),
+    }
+}
+
+/// A HelmRelease that was there and of which the whole kind is gone was not deleted by the application's owner: its CRD is
+/// being replaced, or the API server has only just begun to serve.
+fn looked_up<T>(result: Result<T, Error>, had_one: bool) -> Known<T> {
+    match result {
+        Err(error) if had_one && is_missing_kind(&error) => {
+            Known::Unknown("HelmReleases are not served, though there was one".to_owned())
+        }
+        other => answer(other),
     }
 }
 
@@ -76,4 +88,22 @@ pub(super) async fn write(
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     api(client, namespace).patch(&release.name, &params, &Patch::Merge(patch)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_kind_that_is_not_served_is_no_deleted_release() {
+        let missing = |of: &str| -> Result<(), Error> {
+            let status = json!({"code": 404, "reason": "NotFound", "message": "not found", "details": {"name": of}});
+            Err(Error::Api(Box::new(serde_json::from_value::<Status>(status).unwrap())))
+        };
+        assert!(matches!(looked_up(missing(""), true), Known::Unknown(_)));
+        assert!(matches!(looked_up(missing("etcd"), true), Known::Absent));
+        assert!(matches!(looked_up(missing(""), false), Known::Absent), "without Flux there is nothing to suspend");
+    }
 }

@@ -244,25 +244,41 @@ pub(super) fn spare(seen: &Observed, now: Timestamp) -> Plan {
     let Some(cluster) = stands(seen, &intent.fact.cluster_uid) else {
         return failed(seen, format!("EtcdCluster {APP_CLUSTER_NAME} was deleted before it could be spared"));
     };
+    if let Some(plan) = hand_back(seen, cluster) {
+        return if plan.actions.is_empty() { unless_over(seen, now, plan, "its volumes cannot be read") } else { plan };
+    }
+    let fact = Verified { attempt: seen.facts.attempt(), ..Verified::default() };
+    Plan::act([Action::Record(Fact::Verified(fact))], reason::ROLLING_BACK, "the old cluster stands as it stood")
+}
+
+/// What is to be done until the old cluster, which stands, has its volumes again.
+fn hand_back(seen: &Observed, cluster: &DynamicObject) -> Option<Plan> {
     if cluster.annotations().get(warden::SPARED_BY) != Some(&restore_uid(&seen.job)) {
         let spare = Action::SpareCluster { uid: uid(cluster) };
-        return Plan::act([spare], reason::ROLLING_BACK, "the old cluster is left standing");
+        return Some(Plan::act([spare], reason::ROLLING_BACK, "the old cluster is left standing"));
     }
     let found = match &seen.volumes {
         Known::Unknown(why) => {
-            let plan = Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the volumes: {why}"), LOOK_AGAIN);
-            return unless_over(seen, now, plan, why);
+            return Some(Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the volumes: {why}"), LOOK_AGAIN));
         }
         Known::Found(found) => found.as_slice(),
         Known::Absent => &[],
     };
-    let kept = intent.fact.volumes.iter().zip(found).filter(|(_, standing)| **standing == Standing::Kept);
+    let volumes = seen.facts.purge_intent.iter().flat_map(|intent| &intent.fact.volumes);
+    let kept = volumes.zip(found).filter(|(_, standing)| **standing == Standing::Kept);
     let returned: Vec<Action> = kept.map(|(volume, _)| Action::ReturnVolume(Box::new(volume.clone()))).collect();
-    if !returned.is_empty() {
-        return Plan::act(returned, reason::ROLLING_BACK, "the volumes are given back to their members");
+    (!returned.is_empty())
+        .then(|| Plan::act(returned, reason::ROLLING_BACK, "the volumes are given back to their members"))
+}
+
+/// The end as things are; but an old cluster that stands has its volumes again, or its members would never come back.
+pub(super) fn abandon(seen: &Observed, message: String) -> Plan {
+    let intent = seen.facts.purge_intent.as_ref().filter(|_| seen.facts.resumed.is_none());
+    if let (Some(_), Known::Unknown(why)) = (intent, &seen.cluster) {
+        return Plan::wait(reason::API_UNAVAILABLE, format!("cannot read the EtcdCluster: {why}"), LOOK_AGAIN);
     }
-    let fact = Verified { attempt: seen.facts.attempt(), ..Verified::default() };
-    Plan::act([Action::Record(Fact::Verified(fact))], reason::ROLLING_BACK, "the old cluster stands as it stood")
+    let standing = intent.and_then(|intent| stands(seen, &intent.fact.cluster_uid));
+    standing.and_then(|cluster| hand_back(seen, cluster)).unwrap_or_else(|| super::failed(seen, message))
 }
 
 /// How long nothing may be heard of something that is going, before it is helped.

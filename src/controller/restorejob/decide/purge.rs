@@ -55,18 +55,24 @@ pub(super) fn keep(seen: &Observed, now: Timestamp) -> Plan {
         Known::Found(found) => found.as_slice(),
         Known::Absent => &[],
     };
-    let volumes = || intent.fact.volumes.iter().zip(found);
-    let owned = volumes().filter(|(_, standing)| **standing == Standing::Owned);
-    let keep: Vec<Action> = owned.map(|(volume, _)| Action::KeepVolume(Box::new(volume.clone()))).collect();
-    if !keep.is_empty() {
-        let plan = Plan::act(keep, reason::PURGING, "the old volumes are kept");
+    if let Some(plan) = keep_owned(seen) {
         return unless_over(seen, now, plan, "the old volumes could not be kept");
     }
+    let volumes = || intent.fact.volumes.iter().zip(found);
     if volumes().any(|(_, standing)| *standing == Standing::Gone) {
         return failed(seen, "a volume of the old cluster was deleted by somebody else".to_owned());
     }
     let claims = volumes().map(|(volume, _)| volume.claim.clone()).collect();
     Plan::act([Action::Record(Fact::Kept(Kept { claims }))], reason::PURGING, "the old volumes are kept")
+}
+
+/// The chosen volumes that are still, or again, their members': with these they would go.
+fn keep_owned(seen: &Observed) -> Option<Plan> {
+    let Known::Found(found) = &seen.volumes else { return None };
+    let volumes = seen.facts.purge_intent.iter().flat_map(|intent| &intent.fact.volumes);
+    let owned = volumes.zip(found).filter(|(_, standing)| **standing == Standing::Owned);
+    let keep: Vec<Action> = owned.map(|(volume, _)| Action::KeepVolume(Box::new(volume.clone()))).collect();
+    (!keep.is_empty()).then(|| Plan::act(keep, reason::PURGING, "the old volumes are kept"))
 }
 
 pub(super) fn purge(seen: &Observed, now: Timestamp) -> Plan {
@@ -132,6 +138,9 @@ fn begin_purge(seen: &Observed, cluster: &DynamicObject, now: Timestamp) -> Plan
     }
     if let Some(why) = outrun(seen) {
         return failed(seen, format!("{why}; the cluster was not touched"));
+    }
+    if let Some(plan) = keep_owned(seen) {
+        return unless_over(seen, now, plan, "the old volumes could not be kept");
     }
     let plan = delete(Some(cluster.metadata.resource_version.clone().unwrap_or_default()));
     unless_over(seen, now, plan, "the cluster was not touched")

@@ -282,3 +282,33 @@ fn a_deleted_application_ends_the_duty() {
     assert!(world.message().contains("HelmRelease was deleted"), "{}", world.message());
     assert_eq!(world.volume, Standing::Kept);
 }
+
+/// Its members could not come back without the volume.
+#[test]
+fn an_abandoned_restore_gives_a_cluster_that_stands_its_volume_back() {
+    let mut world = World::with(json!({"onFailure": "Hold"}));
+    world.run_until("kept");
+    world.cluster.as_mut().unwrap().annotations_mut().insert("note".to_owned(), "by hand".to_owned());
+    let plan = world.run_for(5);
+    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::BLOCKED), "{plan:?}");
+    assert_eq!((world.uid(), world.volume), ("old", Standing::Kept));
+    let mut deleted = world.clone();
+    world.job.annotations_mut().insert(warden::UNBLOCK.to_owned(), "Abandon".to_owned());
+    world.run(never);
+    assert_eq!((world.phase(), world.uid(), world.volume), ("Failed", "old", Standing::Owned));
+    assert!(world.log.contains(&"spare-cluster"), "a deletion that is still on its way is to fail");
+    // So does one whose HelmRelease was deleted while the cluster stands.
+    deleted.release = None::<Release>;
+    deleted.run(never);
+    assert_eq!((deleted.phase(), deleted.uid(), deleted.volume), ("Failed", "old", Standing::Owned));
+}
+
+/// Between the record and the deletion, too.
+#[test]
+fn a_volume_that_is_given_its_owner_again_is_kept_again() {
+    let mut world = World::new();
+    world.run_until("kept");
+    world.volume = Standing::Owned;
+    world.run(never);
+    assert_eq!((world.phase(), world.uid(), world.volume), ("Succeeded", "new0", Standing::Expiring));
+}
