@@ -70,6 +70,8 @@ pub mod reason {
     pub const BOOTSTRAPPING: &str = "EtcdClusterBootstrapping";
     /// False: the API server did not answer, or refused; tried again.
     pub const API_UNAVAILABLE: &str = "APIUnavailable";
+    /// False: what is on record about the restore was written by another version, and cannot be read by this one.
+    pub const RECORDS_UNREADABLE: &str = "RecordsUnreadable";
     /// True, of condition `Validated`: all inputs are recorded.
     pub const INPUTS_RECORDED: &str = "InputsRecorded";
     /// True, of condition `EtcdClusterSpecCaptured`.

@@ -37,7 +37,7 @@ use super::watches::Watches;
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::condition;
 use crate::api::names::warden;
-use crate::api::restorejob::{RestoreJob, reason};
+use crate::api::restorejob::{RestoreJob, RestoreJobStatus, reason};
 use crate::k8s::apply::replace_status;
 use crate::k8s::events::Events;
 
@@ -83,7 +83,10 @@ impl Reconciler for RestoreJobs {
     async fn reconcile(&self, job: Arc<RestoreJob>) -> Result<Next, Error> {
         let (namespace, name) = (job.namespace().unwrap_or_default(), job.name_any());
         for _ in 0..MOST_LOOKS {
-            let seen = Box::pin(observe(&self.client, &namespace, &name)).await.map_err(Error::Observe)?;
+            let seen = match Box::pin(observe(&self.client, &namespace, &name)).await {
+                Ok(seen) => seen,
+                Err(error) => return Err(self.blind(error, Timestamp::now()).await),
+            };
             let Some(mut seen) = seen.filter(is_ours) else { return Ok(Next::OnChange) };
             let now = Timestamp::now();
             if refusal::is_upstreams(&seen) && self.context.upstream_holder(now).is_some() {
@@ -123,15 +126,32 @@ impl RestoreJobs {
             self.events.warning(&seen.job, reason::RESTORE_IN_PROGRESS, "Restore", message.clone()).await;
             return Ok(());
         }
-        let status = status::status(seen, verdict, now);
-        if seen.job.status.as_ref() == Some(&status) {
-            return Ok(());
+        if let Some(job) = self.put(&seen.job, status::status(seen, verdict, now)).await? {
+            self.tell(&seen.job, &job, verdict).await;
         }
-        let api: Api<RestoreJob> = Api::namespaced(self.client.clone(), &seen.job.namespace().unwrap_or_default());
-        let job = RestoreJob { status: Some(status), ..seen.job.clone() };
-        replace_status(&api, &job).await.map_err(Error::Status)?;
-        self.tell(&seen.job, &job, verdict).await;
         Ok(())
+    }
+
+    /// The job with its new status; `None` where it has that already.
+    async fn put(&self, job: &RestoreJob, status: RestoreJobStatus) -> Result<Option<RestoreJob>, Error> {
+        if job.status.as_ref() == Some(&status) {
+            return Ok(None);
+        }
+        let api: Api<RestoreJob> = Api::namespaced(self.client.clone(), &job.namespace().unwrap_or_default());
+        let job = RestoreJob { status: Some(status), ..job.clone() };
+        replace_status(&api, &job).await.map_err(Error::Status)?;
+        Ok(Some(job))
+    }
+
+    /// Nothing could be seen, and so nothing is done. A person hears of what does not pass by itself.
+    async fn blind(&self, error: ObserveError, now: Timestamp) -> Error {
+        if let ObserveError::Records { job, why } = &error
+            && !is_settled(job)
+            && let Err(error) = self.put(job, status::unreadable(job, why, now)).await
+        {
+            return error;
+        }
+        Error::Observe(error)
     }
 }
 

@@ -162,9 +162,15 @@ pub enum ObserveError {
         /// What the API server said.
         source: Error,
     },
-    /// A record makes no sense.
+    /// A record makes no sense. Retried: another version may read it.
     #[error("records")]
-    Records(#[source] Unreadable),
+    Records {
+        /// The job.
+        job: Box<RestoreJob>,
+        /// Which, and why.
+        #[source]
+        why: Unreadable,
+    },
 }
 
 /// The EtcdCluster, untyped: fields that we do not know come back after the restore, too.
@@ -182,7 +188,10 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
     let restore = restore_uid(&job);
     let selector = format!("{}={restore}", warden::RESTORE_JOB_UID);
     let records = records.list(&ListParams::default().labels(&selector)).await.map_err(read("the records"))?;
-    let facts = Facts::read(&records.items).map_err(ObserveError::Records)?;
+    let facts = match Facts::read(&records.items) {
+        Ok(facts) => facts,
+        Err(why) => return Err(ObserveError::Records { job: Box::new(job), why }),
+    };
     let needs = Needs::of(&job, &facts);
     let api = clusters(client, namespace);
     let backups: Api<Backup> = Api::namespaced(client.clone(), namespace);
@@ -293,8 +302,13 @@ async fn goes(client: &Client, job: &RestoreJob) -> bool {
     if job.metadata.deletion_timestamp.is_none() {
         return false;
     }
+    is_going(client, &job.namespace().unwrap_or_default()).await
+}
+
+/// Whether a namespace is on its way out.
+pub(super) async fn is_going(client: &Client, namespace: &str) -> bool {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let found = namespaces.get_metadata(&job.namespace().unwrap_or_default()).await;
+    let found = namespaces.get_metadata(namespace).await;
     found.is_ok_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
 }
 

@@ -6,10 +6,11 @@ use k8s_openapi::jiff::Timestamp;
 use super::decide::{Step, Verdict, reached};
 use super::facts::{OldData, Safety};
 use super::observe::Observed;
+use super::records::Unreadable;
 use super::report;
 use crate::api::backupjob::phase;
 use crate::api::condition::{Finding, set};
-use crate::api::restorejob::{RestoreJobStatus, reason};
+use crate::api::restorejob::{RestoreJob, RestoreJobStatus, reason};
 
 /// The status that follows from what is on record and a verdict.
 #[must_use]
@@ -53,6 +54,17 @@ pub fn status(seen: &Observed, verdict: &Verdict, now: Timestamp) -> RestoreJobS
     status.phase = Some(phase.to_owned());
     let finding = Finding { type_: reason::READY, status: holds, reason: reason.to_owned(), message };
     set(conditions, &finding, generation, now);
+    status
+}
+
+/// The status of a job of which a record cannot be read: as it was, with that.
+#[must_use]
+pub fn unreadable(job: &RestoreJob, why: &Unreadable, now: Timestamp) -> RestoreJobStatus {
+    let mut status = job.status.clone().unwrap_or_default();
+    let message = format!("{why}. Nothing is done until a version of etcd-warden runs that can read it");
+    let finding =
+        Finding { type_: reason::READY, status: false, reason: reason::RECORDS_UNREADABLE.to_owned(), message };
+    set(status.conditions.get_or_insert_default(), &finding, job.metadata.generation, now);
     status
 }
 

@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::facts::Inputs;
-use super::records::{Facts, restore_uid};
+use super::is_settled;
+use super::observe::is_going;
+use super::records::{Facts, Unreadable, restore_uid};
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::names::{self, warden};
 use crate::api::restorejob::{RestoreJob, RestoreJobSpec};
@@ -30,9 +32,7 @@ const PERIOD: Duration = Duration::from_mins(5);
 /// Sweeps at the start, whenever a RestoreJob has gone, and now and then.
 pub(super) async fn run(client: Client, namespace: Option<String>, gone: Arc<Notify>, stop: CancellationToken) {
     loop {
-        if let Err(error) = sweep(&client, namespace.as_deref(), Timestamp::now()).await {
-            warn!(error = message(&error), "what restores leave behind could not be swept; tried again");
-        }
+        sweep(&client, namespace.as_deref(), Timestamp::now()).await;
         // Nothing is half done while waiting.
         tokio::select! {
             () = stop.cancelled() => return,
@@ -42,7 +42,17 @@ pub(super) async fn run(client: Client, namespace: Option<String>, gone: Arc<Not
     }
 }
 
-async fn sweep(client: &Client, namespace: Option<&str>, now: Timestamp) -> Result<(), Error> {
+/// Each thing by itself: one that cannot be swept holds up no other.
+async fn sweep(client: &Client, namespace: Option<&str>, now: Timestamp) {
+    if let Err(error) = delete_expired(client, namespace, now).await {
+        warn!(error = message(&error), "kept volumes could not be listed; tried again");
+    }
+    if let Err(error) = continue_orphans(client, namespace).await {
+        warn!(error = message(&error), "restores without a RestoreJob could not be looked for; tried again");
+    }
+}
+
+async fn delete_expired(client: &Client, namespace: Option<&str>, now: Timestamp) -> Result<(), Error> {
     let of_restores = ListParams::default().labels(warden::RESTORE_JOB_UID);
     let claims: Api<PersistentVolumeClaim> = scoped(client, namespace);
     for claim in claims.list_metadata(&of_restores).await?.items {
@@ -57,9 +67,17 @@ async fn sweep(client: &Client, namespace: Option<&str>, now: Timestamp) -> Resu
         match delete(&claims, &target, PropagationPolicy::Background).await {
             Ok(_) => info!(namespace = place, claim = name, "a kept volume whose time is over is deleted"),
             Err(error) if class(&error) == Class::Conflict => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                let error = message(&error);
+                warn!(namespace = place, claim = name, error, "a kept volume could not be deleted; tried again");
+            }
         }
     }
+    Ok(())
+}
+
+async fn continue_orphans(client: &Client, namespace: Option<&str>) -> Result<(), Error> {
+    let of_restores = ListParams::default().labels(warden::RESTORE_JOB_UID);
     let jobs: Api<RestoreJob> = scoped(client, namespace);
     let records: Api<ControllerRevision> = scoped(client, namespace);
     // Jobs after records: a job that is made meanwhile has no records that were seen.
@@ -67,31 +85,72 @@ async fn sweep(client: &Client, namespace: Option<&str>, now: Timestamp) -> Resu
     let jobs = jobs.list(&ListParams::default()).await?.items;
     // One that looks settled does nothing more: where its restore is still open, another program wrote its end.
     let known: BTreeSet<String> = jobs.iter().filter(|job| !is_settled(job)).map(restore_uid).collect();
-    for orphan in orphans(&records, &known) {
-        let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &orphan.namespace().unwrap_or_default());
-        match create(&jobs, &orphan).await {
-            Ok(made) => info!(job = made.name_any(), "a restore whose RestoreJob is gone is brought to an end"),
-            // Of a namespace that is going nothing is to be saved.
-            Err(error) if matches!(class(&error), Class::AlreadyExists | Class::Forbidden) || is_not_found(&error) => {}
-            Err(error) => return Err(error),
+    for (uid, orphan) in orphans(&records, &known) {
+        match orphan {
+            Ok(orphan) => continue_orphan(client, &uid, orphan).await,
+            Err(why) => {
+                let error = why.to_string();
+                warn!(restore = uid, error, "a restore without a RestoreJob cannot be brought to an end");
+            }
         }
     }
     Ok(())
 }
 
+async fn continue_orphan(client: &Client, uid: &str, orphan: RestoreJob) {
+    let namespace = orphan.namespace().unwrap_or_default();
+    let jobs: Api<RestoreJob> = Api::namespaced(client.clone(), &namespace);
+    let error = match is_still_open(client, &namespace, uid).await {
+        Ok(false) => return,
+        Err(error) => error,
+        Ok(true) => match create(&jobs, &orphan).await {
+            Ok(made) => {
+                info!(namespace, job = made.name_any(), "a restore whose RestoreJob is gone is brought to an end");
+                return;
+            }
+            Err(error) if class(&error) == Class::AlreadyExists || is_not_found(&error) => return,
+            // Of a namespace that is going nothing is to be saved.
+            Err(error) if class(&error) == Class::Forbidden && is_going(client, &namespace).await => return,
+            Err(error) => error,
+        },
+    };
+    let error = message(&error);
+    warn!(
+        namespace,
+        restore = uid,
+        error,
+        "no RestoreJob could be made for a restore that has lost its own; tried again"
+    );
+}
+
+/// A restore may have ended, and its job have settled, between the two lists.
+async fn is_still_open(client: &Client, namespace: &str, uid: &str) -> Result<bool, Error> {
+    let records: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
+    let of_restore = ListParams::default().labels(&format!("{}={uid}", warden::RESTORE_JOB_UID));
+    Ok(!open(&records.list(&of_restore).await?.items).is_empty())
+}
+
+/// What is on record about a restore that has begun and not ended.
+pub(super) struct Open {
+    /// Where it is.
+    pub(super) namespace: Option<String>,
+    /// What is known of it. Of records that cannot be read, nobody can tell that they end it.
+    pub(super) facts: Result<Facts, Unreadable>,
+}
+
 /// UIDs of restores that have begun and not ended, with what is on record about each.
-pub(super) fn open(records: &[ControllerRevision]) -> BTreeMap<String, (Option<String>, Facts)> {
+pub(super) fn open(records: &[ControllerRevision]) -> BTreeMap<String, Open> {
     let mut by_restore: BTreeMap<String, Vec<ControllerRevision>> = BTreeMap::new();
     for record in records {
         if let Some(uid) = record.labels().get(warden::RESTORE_JOB_UID) {
             by_restore.entry(uid.clone()).or_default().push(record.clone());
         }
     }
-    let read = by_restore.into_iter().filter_map(|(uid, records)| {
+    let read = by_restore.into_iter().map(|(uid, records)| {
         let namespace = records.first().and_then(ResourceExt::namespace);
-        Some((uid, (namespace, Facts::read(&records).ok()?)))
+        (uid, Open { namespace, facts: Facts::read(&records) })
     });
-    read.filter(|(_, (_, facts))| is_open(facts)).collect()
+    read.filter(|(_, open)| open.facts.as_ref().is_ok_and(is_open) || open.facts.is_err()).collect()
 }
 
 fn is_open(facts: &Facts) -> bool {
@@ -99,11 +158,17 @@ fn is_open(facts: &Facts) -> bool {
     begun && facts.resumed.is_none()
 }
 
-/// RestoreJobs for the restores that have none any more.
-fn orphans(records: &[ControllerRevision], known: &BTreeSet<String>) -> Vec<RestoreJob> {
+/// RestoreJobs for the restores that have none any more, by the restore's UID; or why none can be made.
+fn orphans(records: &[ControllerRevision], known: &BTreeSet<String>) -> Vec<(String, Result<RestoreJob, Unreadable>)> {
     let open = open(records).into_iter().filter(|(uid, _)| !known.contains(uid));
-    open.filter_map(|(uid, (namespace, facts))| Some(heir(&uid, namespace, &facts.inputs.as_ref()?.fact, &facts)))
-        .collect()
+    open.filter_map(|(uid, Open { namespace, facts })| {
+        let orphan = match facts {
+            Ok(facts) => Ok(heir(&uid, namespace, &facts.inputs.as_ref()?.fact, &facts)),
+            Err(why) => Err(why),
+        };
+        Some((uid, orphan))
+    })
+    .collect()
 }
 
 /// A RestoreJob that takes back what another has done; held and, where that one guarded its cluster, guarding.
@@ -121,4 +186,32 @@ pub(super) fn heir(uid: &str, namespace: Option<String>, inputs: &Inputs, facts:
         job.labels_mut().insert(warden::GUARDS.to_owned(), APP_CLUSTER_NAME.to_owned());
     }
     job
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{Fact, Resumed};
+    use super::super::records::record;
+    use super::*;
+
+    fn job(uid: &str) -> RestoreJob {
+        let mut job = RestoreJob::new(uid, RestoreJobSpec::default());
+        job.metadata.uid = Some(uid.to_owned());
+        job
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_open_and_holds_up_no_other() {
+        let begun = |uid: &str| record(&job(uid), &Fact::Inputs(Box::default()));
+        let mut newer = record(&job("b"), &Fact::Resumed(Resumed {}));
+        if let Some(data) = &mut newer.data {
+            data.0 = serde_json::json!({"fact": "ofANewerVersion"});
+        }
+        let ended = record(&job("d"), &Fact::Resumed(Resumed {}));
+        let records = [begun("a"), begun("b"), newer, begun("c"), begun("d"), ended];
+        assert_eq!(open(&records).into_keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+        let found = orphans(&records, &BTreeSet::from(["a".to_owned()]));
+        let told: Vec<(&str, bool)> = found.iter().map(|(uid, orphan)| (uid.as_str(), orphan.is_ok())).collect();
+        assert_eq!(told, [("b", false), ("c", true)]);
+    }
 }

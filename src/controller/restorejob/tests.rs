@@ -298,7 +298,8 @@ fn a_job_deleted_by_force_at_any_moment_is_continued_by_another() {
             assert!(world.has("resumed"), "{nth}");
             continue;
         }
-        let (uid, (namespace, facts)) = open.into_iter().next().unwrap();
+        let (uid, super::sweep::Open { namespace, facts }) = open.into_iter().next().unwrap();
+        let facts = facts.unwrap();
         let inputs = &facts.inputs.as_ref().unwrap().fact;
         let verified = world.has("verified");
         world.job = super::sweep::heir(&uid, namespace, inputs, &facts);
@@ -462,7 +463,7 @@ fn the_recorded_checksum_is_handed_to_whoever_restores() {
     world.turns.insert(0, Turn::Wrong);
     world.run_until("created-1");
     assert_eq!(sum(&world), None);
-    world.turns.insert(1, Turn::Never);
+    world.turns.insert(1, Turn::Hopeless);
     world.run_until("created-2");
     assert_eq!(sum(&world).as_deref(), Some("cd"));
 }

@@ -332,3 +332,66 @@ async fn a_kept_volume_goes_when_its_time_is_over() {
     .await;
     assert_eq!(stage.is_old().await, Ok(true));
 }
+
+/// Another program that is back at work in mid-restore fails a job that it does not understand.
+#[tokio::test]
+async fn an_end_that_another_program_writes_in_mid_restore_ends_nothing() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    stage.ask("r", &json!({})).await;
+    stage.gone(&old).await;
+    let failed = json!({"status": {"phase": "Failed", "message": "no such strategy",
+        "completedAt": "2026-01-01T00:00:00Z"}});
+    stage.restores().patch_status("r", &PatchParams::default(), &Patch::Merge(failed)).await.unwrap();
+    let ended = |status: &RestoreJobStatus| told(status).0 == "Succeeded";
+    stage.wait("r", "goes on to its own end", ended).await;
+    restored(&stage, "r", &old).await;
+}
+
+/// Neither a volume that cannot be deleted nor records of a newer version hold up what else was left behind.
+#[tokio::test]
+async fn what_cannot_be_swept_holds_up_nothing_else() {
+    let plane = plane().await;
+    let stage = Stage::set(&plane).await;
+    let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "stuck"}, "spec": {
+            "validations": [{"expression": "oldObject.metadata.name != 'stuck'"}],
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+                "operations": ["DELETE"], "resources": ["persistentvolumeclaims"]}]}}});
+    let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "stuck"}, "spec": {"policyName": "stuck", "validationActions": ["Deny"]}});
+    plane.api.apply("", &format!("{policy}\n---\n{binding}\n")).await;
+    for name in ["stuck", "expired"] {
+        stage
+            .apply(&json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name,
+                "labels": {"etcd-warden.io/restore-job-uid": name},
+                "annotations": {"etcd-warden.io/keep-until": "2026-01-01T00:00:00Z"}}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}))
+            .await;
+    }
+    for (uid, fact) in [("newer", "ofANewerVersion"), ("lost", "inputs")] {
+        let revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1,
+            "metadata": {"name": uid, "labels": {"etcd-warden.io/restore-job-uid": uid}},
+            "data": {"fact": fact, "job": uid, "backup": "b"}});
+        stage.apply(&revision).await;
+    }
+    let dry = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    wait_for("the policy to be in force", WITHIN, async || match stage.claims().delete("stuck", &dry).await {
+        Err(kube::Error::Api(status)) if status.code == 422 || status.code == 403 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    let _serve = plane.serve(&[]).await;
+    wait_for("the other volume to go, and the lost restore to be ended", WITHIN, async || {
+        let expired = stage.claims().get_opt("expired").await.map_err(|error| error.to_string())?;
+        let jobs = stage.restores().list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
+        let continues: Vec<_> =
+            jobs.iter().filter_map(|job| job.annotations().get("etcd-warden.io/continues")).collect();
+        // A claim without Pods still has its protection's finalizer where nobody serves that.
+        let going = expired.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
+        if going && continues == ["lost"] { Ok(()) } else { Err(format!("{going} {continues:?}")) }
+    })
+    .await;
+    assert!(stage.claims().get("stuck").await.unwrap().metadata.deletion_timestamp.is_none());
+}
