@@ -243,7 +243,7 @@ mod tests {
         let (a, b, c) = (member("a", Some((9, false))), member("b", Some((7, false))), member("c", None));
         assert_eq!(kept(&[a.clone(), b.clone(), c.clone()]), ["a"]);
         assert_eq!(kept(&[b.clone(), a.clone(), member("c", Some((8, false)))]), ["a"]);
-        assert_eq!(kept(&[a.clone()]), ["a"]);
+        assert_eq!(kept(std::slice::from_ref(&a)), ["a"]);
         // A straggler that answers alone does not decide.
         assert_eq!(kept(&[member("a", None), b, c.clone()]), ["a", "b", "c"]);
         assert_eq!(kept(&[member("a", None), member("b", None), c.clone()]), ["a", "b", "c"]);

@@ -47,9 +47,9 @@ fn waits(plan: &Plan) -> bool {
 #[test]
 fn a_job_is_held_before_it_looks_for_others_and_begins() {
     let free = job("a", 0);
-    assert_eq!(decide(&look(&free, &[free.clone()], &[]), start()).actions, [Action::Hold]);
+    assert_eq!(decide(&look(&free, std::slice::from_ref(&free), &[]), start()).actions, [Action::Hold]);
     let own = held(free);
-    let plan = decide(&look(&own, &[own.clone()], &[]), start());
+    let plan = decide(&look(&own, std::slice::from_ref(&own), &[]), start());
     assert!(matches!(&plan.actions[..], [Action::Record(fact)] if fact.word() == "inputs"), "{plan:?}");
 }
 
@@ -82,13 +82,13 @@ fn whoever_brings_a_lost_restore_to_an_end_is_waited_for() {
     heir.annotations_mut().insert(warden::CONTINUES.to_owned(), "gone".to_owned());
     assert_eq!(restore_uid(&heir), "gone");
     assert!(waits(&decide(&look(&mine, &[mine.clone(), heir], &["gone"]), start())));
-    assert!(waits(&decide(&look(&mine, &[mine.clone()], &["gone"]), start())), "it has no RestoreJob yet");
+    assert!(waits(&decide(&look(&mine, std::slice::from_ref(&mine), &["gone"]), start())), "it has no RestoreJob yet");
 }
 
 #[test]
 fn nothing_begins_while_nobody_can_tell_about_others() {
     let own = held(job("a", 0));
-    let mut blind = look(&own, &[own.clone()], &[]);
+    let mut blind = look(&own, std::slice::from_ref(&own), &[]);
     blind.open = Known::Unknown("down".to_owned());
     assert!(decide(&blind, start()).actions.is_empty());
     blind.open = Known::Absent;
@@ -107,15 +107,16 @@ struct Race {
 #[derive(Clone)]
 enum Turn {
     Idle,
-    Listed { own: RestoreJob, others: [RestoreJob; 2] },
+    Listed(Box<(RestoreJob, [RestoreJob; 2])>),
     Decided(Plan),
 }
 
 impl Race {
     fn turn(&mut self, of: usize) {
         self.turns[of] = match self.turns[of].clone() {
-            Turn::Idle => Turn::Listed { own: self.jobs[of].clone(), others: self.jobs.clone() },
-            Turn::Listed { own, others } => {
+            Turn::Idle => Turn::Listed(Box::new((self.jobs[of].clone(), self.jobs.clone()))),
+            Turn::Listed(listed) => {
+                let (own, others) = *listed;
                 let open = ["uid-a", "uid-b"].into_iter().zip(self.open).filter_map(|(uid, open)| open.then_some(uid));
                 Turn::Decided(decide(&look(&own, &others, &open.collect::<Vec<_>>()), start()))
             }
@@ -211,7 +212,7 @@ fn what_another_program_has_begun_is_left_alone() {
     ] {
         let mut job = held(job("a", 0));
         job.status = Some(from(status.clone()));
-        let plan = decide(&look(&job, &[job.clone()], &[]), start());
+        let plan = decide(&look(&job, std::slice::from_ref(&job), &[]), start());
         assert_eq!(matches!(plan.verdict, Verdict::Elsewhere { .. }), elsewhere, "{status}: {plan:?}");
         assert_eq!(plan.actions == [Action::Release], elsewhere, "{status}: {plan:?}");
     }
