@@ -11,6 +11,7 @@ use super::writers::Writers;
 use crate::checks::{Kind, Known, Lookup, Objects, Operation};
 use crate::policy::PolicySet;
 use crate::rules::s3::Place;
+use crate::rules::template::Allowance;
 
 /// What is asked besides the objects.
 #[derive(Debug, Default, Deserialize)]
@@ -48,7 +49,7 @@ pub(super) fn check(
     };
     let old = placed("old", question.old);
     let known = subjects.iter().map(|placed| placed.object.clone()).chain(question.context);
-    let lookup = Overlay { near: known.collect(), far: lookup.clone() };
+    let lookup = Overlay { near: known.collect(), far: lookup.clone(), allowance: lookup.allowance() };
     let examination = Examination {
         policies,
         operation,
@@ -90,6 +91,8 @@ fn placed(list: &str, objects: Vec<Value>) -> Vec<Placed> {
 struct Overlay {
     near: Objects,
     far: Arc<dyn Lookup>,
+    /// One for the whole question, however many objects it has.
+    allowance: Allowance,
 }
 
 impl Lookup for Overlay {
@@ -121,5 +124,9 @@ impl Lookup for Overlay {
 
     fn trusted_stores(&self) -> &[Place] {
         self.far.trusted_stores()
+    }
+
+    fn allowance(&self) -> Allowance {
+        self.allowance.clone()
     }
 }

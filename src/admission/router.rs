@@ -40,6 +40,9 @@ const BODY_WITHIN: Duration = Duration::from_secs(5);
 const LARGE_AT_A_TIME: usize = 2 * BODY_LIMIT;
 /// Requests that are judged at a time; further ones wait for their turn.
 const JUDGED_AT_A_TIME: usize = 64;
+/// Checks that are made at a time, for whoever asks. A place is held until the work ends, also when its caller is gone:
+/// the API server's questions are answered by what is left of the machine.
+const CHECKED_AT_A_TIME: usize = 2;
 /// In what [`LARGE_AT_A_TIME`] is counted.
 const KIB: usize = 1024;
 /// What a caller that names no timeout gets.
@@ -67,12 +70,17 @@ pub(super) struct Turns {
     /// Bytes of large bodies, in KiB.
     large: Arc<Semaphore>,
     judged: Arc<Semaphore>,
+    checked: Arc<Semaphore>,
 }
 
 impl Default for Turns {
     fn default() -> Self {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        Self { large: semaphore(LARGE_AT_A_TIME / KIB), judged: semaphore(JUDGED_AT_A_TIME) }
+        Self {
+            large: semaphore(LARGE_AT_A_TIME / KIB),
+            judged: semaphore(JUDGED_AT_A_TIME),
+            checked: semaphore(CHECKED_AT_A_TIME),
+        }
     }
 }
 
@@ -179,14 +187,11 @@ async fn answer(service: &Service, request: HttpRequest, question: Question) -> 
     require_readable(request.headers(), question)?;
     let held = service.turns.read(request).await?;
     let size = held.bytes.len();
+    if question == Question::Check {
+        return answer_check(service, held).await;
+    }
     // The semaphore is never closed; without a permit the work is done all the same.
     let _turn = service.turns.judged.acquire().await;
-    if question == Question::Check {
-        let own = service.clone();
-        let report =
-            run(size, move || check(&held.bytes, &own.policies.get(), &own.lookup, &own.writers, Timestamp::now()));
-        return report.await.map_err(|why| Refused(StatusCode::BAD_REQUEST, why));
-    }
     let review = run(size, move || Request::parse(&held.bytes)).await;
     let review = review.map_err(|error| Refused(StatusCode::BAD_REQUEST, chain(&error)))?;
     let lookup = match question {
@@ -197,11 +202,28 @@ async fn answer(service: &Service, request: HttpRequest, question: Question) -> 
     Ok(run(size, move || own.decide(&review, question, &*lookup)).await)
 }
 
+/// A check may come from anybody, with templates of his own in it. It never runs where requests are read.
+async fn answer_check(service: &Service, held: Held) -> Result<Value, Refused> {
+    let place = service.turns.checked.clone().acquire_owned().await;
+    let own = service.clone();
+    let report = apart(move || {
+        let report = check(&held.bytes, &own.policies.get(), &own.lookup, &own.writers, Timestamp::now());
+        drop((held, place));
+        report
+    });
+    report.await.map_err(|why| Refused(StatusCode::BAD_REQUEST, why))
+}
+
 /// Runs a judgement here if it is small, else on a thread of its own.
 async fn run<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
     if size <= INLINE {
         return work();
     }
+    apart(work).await
+}
+
+/// Runs a judgement on a thread of its own.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,
         Err(failed) => std::panic::resume_unwind(failed.into_panic()),

@@ -224,3 +224,36 @@ async fn a_check_reports_on_documents_lists_and_questions() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{wrong:?}: {}", String::from_utf8_lossy(&answer));
     }
 }
+
+/// Takes its time over every answer.
+struct Slow(Duration);
+
+impl Lookup for Slow {
+    fn get(&self, _: Kind, _: Option<&str>, _: &str) -> crate::checks::Known<Arc<Value>> {
+        std::thread::sleep(self.0);
+        crate::checks::Known::Absent
+    }
+
+    fn list(&self, _: Kind, _: Option<&str>) -> crate::checks::Known<Vec<Arc<Value>>> {
+        crate::checks::Known::Absent
+    }
+}
+
+#[tokio::test]
+async fn a_check_holds_up_nobody_and_keeps_its_place_until_it_ends() {
+    let service = Service { lookup: Arc::new(Slow(Duration::from_millis(1500))), ..service() };
+    let job = "{apiVersion: backups.cozystack.io/v1alpha1, kind: BackupJob, metadata: {name: j, namespace: a}, \
+               spec: {applicationRef: {kind: Etcd, name: etcd}, backupClassName: k}}";
+    let started = std::time::Instant::now();
+    let (status, _) = post(&service, "/check?timeout=0.3s", "application/yaml", job).await;
+    assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
+    assert!(started.elapsed() < Duration::from_millis(1400), "{:?}", started.elapsed());
+    assert_eq!(service.turns.checked.available_permits(), CHECKED_AT_A_TIME - 1, "the work goes on");
+    let (status, _) = post(&service, "/validate", "application/json", pvc_strategy().to_string()).await;
+    assert_eq!(status, StatusCode::OK);
+    let all = service.turns.checked.acquire_many(u32::try_from(CHECKED_AT_A_TIME).unwrap());
+    let all = tokio::time::timeout(Duration::from_secs(30), all).await.expect("its place is free again").unwrap();
+    let (status, _) = post(&service, "/check?timeout=0.2s", "application/yaml", job).await;
+    assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
+    drop(all);
+}

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::kind::Kind;
 use crate::api::names::upstream::STRATEGY_LEASE;
 use crate::rules::s3::Place;
+use crate::rules::template::Allowance;
 
 /// What is known of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,9 @@ impl<T> Known<T> {
     }
 }
 
+/// Renderings that take all that one may, for one question.
+const RENDERINGS: u64 = 4;
+
 /// Other objects: caches in a server, files on the command line.
 pub trait Lookup: Send + Sync {
     /// The object of this name; `namespace` is `None` for cluster-scoped kinds.
@@ -47,6 +51,11 @@ pub trait Lookup: Send + Sync {
     /// Stores that the platform's credentials may be used with besides those that strategies yield.
     fn trusted_stores(&self) -> &[Place] {
         &[]
+    }
+
+    /// Work that the templates of this question may do together.
+    fn allowance(&self) -> Allowance {
+        Allowance::of(RENDERINGS)
     }
 }
 

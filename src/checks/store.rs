@@ -90,9 +90,11 @@ fn yielded(backup: &Value, namespace: &str, lookup: &dyn Lookup) -> Option<Vec<S
         parameters.push(BTreeMap::new());
     }
     let application = application(backup::application(backup)?, namespace);
+    let allowance = lookup.allowance();
     let render = |parameters: &BTreeMap<String, String>, now: i64, seed: u64| {
         let now = Timestamp::from_second(now).ok()?;
-        render_strategy(&s3, &Data::new(&application, parameters, now, seed)).ok()
+        let data = Data::new(&application, parameters, now, seed).within(allowance.clone());
+        render_strategy(&s3, &data).ok()
     };
     // What depends on the time or on chance cannot be rendered again.
     parameters

@@ -13,7 +13,7 @@ use super::view::{self, Application, Leads};
 use crate::api::common::{APP_CLUSTER_NAME, APP_KIND_ETCD, APPS_GROUP};
 use crate::api::strategy::StrategyS3;
 use crate::policy::{Basis, Cause, Finding};
-use crate::rules::template::{Data, parse_strategy, render_strategy};
+use crate::rules::template::{Allowance, Data, parse_strategy, render_strategy};
 
 /// Names of the rules.
 pub(super) const TEMPLATE: &str = "strategy-template";
@@ -46,6 +46,8 @@ pub(super) fn check_class(change: &Change<'_>, lookup: &dyn Lookup, findings: &m
     let (Operation::Create | Operation::Update, Some(class)) = (change.operation, change.subject()) else { return };
     let entries = view::at(class, "/spec/strategies").and_then(Value::as_array);
     let entries: &[Value] = entries.map_or(&[], Vec::as_slice);
+    // One for all entries: there may be any number of them.
+    let allowance = lookup.allowance();
     let mut first: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
         let Some(application) = Application::at(entry, "/application") else { continue };
@@ -60,7 +62,7 @@ pub(super) fn check_class(change: &Change<'_>, lookup: &dyn Lookup, findings: &m
             findings.push(Finding::deny(AMBIGUOUS, &field, message).because(Cause::FieldValueDuplicate));
         }
         if is_our_entry(entry) {
-            check_entry(at, entry, application, lookup, findings);
+            check_entry(at, entry, application, (lookup, &allowance), findings);
         }
     }
 }
@@ -69,7 +71,7 @@ fn check_entry(
     at: usize,
     entry: &Value,
     application: Application<'_>,
-    lookup: &dyn Lookup,
+    (lookup, allowance): (&dyn Lookup, &Allowance),
     findings: &mut Vec<Finding>,
 ) {
     if !application.is_etcd() {
@@ -90,7 +92,7 @@ fn check_entry(
             let finding = Finding::warn(ENTRY, &field, message).because(Cause::FieldValueNotFound);
             findings.push(finding.based_on(Basis::Others));
         }
-        Known::Found(strategy) => rendering(at, entry, &strategy, findings),
+        Known::Found(strategy) => rendering((at, entry), &strategy, allowance, findings),
     }
 }
 
@@ -106,7 +108,12 @@ pub fn stand_in_application() -> Value {
 }
 
 /// With its parameters an entry can be rendered, for an application that stands for all.
-fn rendering(at: usize, entry: &Value, strategy: &Value, findings: &mut Vec<Finding>) {
+fn rendering(
+    (at, entry): (usize, &Value),
+    strategy: &Value,
+    allowance: &Allowance,
+    findings: &mut Vec<Finding>,
+) {
     let Some(s3) = typed(strategy) else { return };
     if !parse_strategy(&s3).is_empty() {
         return;
@@ -116,6 +123,7 @@ fn rendering(at: usize, entry: &Value, strategy: &Value, findings: &mut Vec<Find
         .unwrap_or_default();
     let application = stand_in_application();
     let data = Data::new(&application, &parameters, k8s_openapi::jiff::Timestamp::UNIX_EPOCH, 0);
+    let data = data.within(allowance.clone());
     let field = format!("spec.strategies[{at}].parameters");
     let told = |message: String| format!("with these parameters the strategy's destination is not usable: {message}");
     let mut faults = Vec::new();

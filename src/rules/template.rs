@@ -15,7 +15,9 @@ mod functions;
 mod strategy;
 mod value;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use k8s_openapi::jiff::Timestamp;
@@ -32,8 +34,16 @@ pub const MAX_OUTPUT: usize = 8192;
 const MAX_TEXT: usize = 65_536;
 /// Most items of a list that a function may make.
 const MAX_ITEMS: usize = 4096;
-/// Units of work of one rendering: one for each evaluated pipeline and function call, one for each byte made.
+/// Heaviest list or map that a function may make, in nodes with everything below them (a text weighs more the longer it
+/// is). Lists share what is in them, so that a few short ones can stand for more nodes than there is memory.
+const MAX_WEIGHT: usize = 65_536;
+/// Deepest nesting of a value: what walks through one does so by recursion.
+const MAX_NESTING: usize = 200;
+/// Units of work of one rendering: one for each evaluated pipeline and function call, one for each byte made or node
+/// looked at.
 const MAX_WORK: u64 = 1_000_000;
+/// What it costs to make a regular expression of a text.
+const REGEX_WORK: usize = 50_000;
 /// Iterations of all `range` loops of one rendering together.
 const MAX_ITERATIONS: u64 = 10_000;
 /// Name under which the parsed text is executed; no text can define it.
@@ -122,12 +132,36 @@ pub enum TemplateError {
     Failed(String),
 }
 
+/// Work that renderings may do together, in the units of a single one. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Allowance(Arc<AtomicU64>);
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self::of(1)
+    }
+}
+
+impl Allowance {
+    /// As much as this number of renderings that use all that one may.
+    #[must_use]
+    pub fn of(renderings: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(renderings.saturating_mul(MAX_WORK))))
+    }
+
+    /// Takes units of it; whether there were enough.
+    fn take(&self, units: u64) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(units)).is_ok()
+    }
+}
+
 /// What a template is rendered with.
 #[derive(Clone, Debug)]
 pub struct Data {
     root: gotmpl::Value,
     now: Timestamp,
     seed: u64,
+    allowance: Allowance,
 }
 
 impl Data {
@@ -144,7 +178,14 @@ impl Data {
             parameters.into_iter().map(|(key, text)| (key.as_str(), gotmpl::Value::String(Arc::from(text.as_str())))),
         );
         let root = value::map([("Application", value::from_json(application)), ("Parameters", parameters)]);
-        Self { root, now, seed }
+        Self { root, now, seed, allowance: Allowance::default() }
+    }
+
+    /// The same, where all renderings together may do this much work. Otherwise those with the same data may do as much
+    /// as one.
+    #[must_use]
+    pub fn within(self, allowance: Allowance) -> Self {
+        Self { allowance, ..self }
     }
 }
 
@@ -212,18 +253,22 @@ enum Stop {
 /// One rendering's shared state.
 struct Session {
     now: Timestamp,
+    allowance: Allowance,
     state: Mutex<State>,
 }
 
 struct State {
     work: u64,
     random: u64,
+    /// Regular expressions by their text, so that a loop makes each of them once; `None` for what is none.
+    patterns: BTreeMap<String, Option<regex::Regex>>,
     stop: Option<Stop>,
 }
 
 impl Session {
     fn new(data: &Data) -> Self {
-        Self { now: data.now, state: Mutex::new(State { work: 0, random: data.seed, stop: None }) }
+        let state = State { work: 0, random: data.seed, patterns: BTreeMap::new(), stop: None };
+        Self { now: data.now, allowance: data.allowance.clone(), state: Mutex::new(state) }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -233,11 +278,23 @@ impl Session {
     /// Counts work; refuses when the rendering has done too much of it.
     fn charge(&self, units: usize) -> Result<(), gotmpl::TemplateError> {
         let mut state = self.state();
-        state.work = state.work.saturating_add(1 + units as u64);
-        if state.work > MAX_WORK {
+        let units = (units as u64).saturating_add(1);
+        state.work = state.work.saturating_add(units);
+        if state.work > MAX_WORK || !self.allowance.take(units) {
             return Err(stop(&mut state, Stop::TooMuch));
         }
         Ok(())
+    }
+
+    /// The regular expression of a text, if it is one.
+    fn pattern(&self, source: &str) -> Result<Option<regex::Regex>, gotmpl::TemplateError> {
+        if let Some(known) = self.state().patterns.get(source) {
+            return Ok(known.clone());
+        }
+        self.charge(REGEX_WORK)?;
+        let pattern = regex::RegexBuilder::new(source).size_limit(1 << 20).build().ok();
+        self.state().patterns.insert(source.to_owned(), pattern.clone());
+        Ok(pattern)
     }
 
     fn missing(&self, offset: usize) -> gotmpl::TemplateError {

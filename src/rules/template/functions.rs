@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use gotmpl::{FuncMap, Value};
 
 use super::analyse::{PRINTED, STEP};
-use super::{MAX_ITEMS, MAX_TEXT, Session};
+use super::{MAX_ITEMS, MAX_NESTING, MAX_TEXT, MAX_WEIGHT, Session};
 
 /// Functions of Go's `text/template` itself.
 const BUILTIN: [&str; 19] = [
@@ -122,11 +122,47 @@ fn run(
     session: &Session,
 ) -> Result<Value, gotmpl::TemplateError> {
     match function(&Call { args, session }) {
-        Ok(value) => bounded(value, session),
+        Ok(value) => {
+            // Nobody has to mind how much is below a value: none that is heavier comes into being.
+            if matches!(value, Value::List(_) | Value::Map(_)) {
+                session.charge(weigh(&value).ok_or_else(|| session.too_much())?)?;
+            }
+            bounded(value, session)
+        }
         Err(Fault::TooMuch) => Err(session.too_much()),
         Err(Fault::Failed(message)) if name == "fail" => Err(gotmpl::TemplateError::Exec(message)),
         Err(Fault::Failed(message)) => Err(gotmpl::TemplateError::Exec(format!("{name}: {message}"))),
     }
+}
+
+/// Nodes of a value with everything below it, as often as they are met; `None` if there are more than may be, or if they
+/// are nested deeper.
+fn weigh(value: &Value) -> Option<usize> {
+    fn below(value: &Value, left: usize, depth: usize) -> Option<usize> {
+        let mut left = left.checked_sub(1)?;
+        if depth > MAX_NESTING {
+            return None;
+        }
+        match value {
+            Value::String(text) => left.checked_sub(text.len() / 16),
+            Value::List(items) => {
+                for item in items.iter() {
+                    left = below(item, left, depth + 1)?;
+                }
+                Some(left)
+            }
+            Value::Map(entries) => {
+                for (key, item) in entries.iter() {
+                    left = below(item, left.checked_sub(key.len() / 16)?, depth + 1)?;
+                }
+                Some(left)
+            }
+            Value::Nil | Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Function(_) => {
+                Some(left)
+            }
+        }
+    }
+    below(value, MAX_WEIGHT, 0).map(|left| MAX_WEIGHT - left)
 }
 
 /// Charges for a value and refuses one that is too large.
@@ -165,6 +201,16 @@ impl<'a> Call<'a> {
             return Ok(());
         }
         Err(Fault::Failed(format!("takes at least {count} arguments, got {}", self.args.len())))
+    }
+
+    /// Counts work that shows in no result.
+    fn charge(&self, units: usize) -> Result<(), Fault> {
+        self.session.charge(units).map_err(|_| Fault::TooMuch)
+    }
+
+    /// Counts the work of comparing a value with others, this many times.
+    fn charge_comparing(&self, value: &Value, times: usize) -> Result<(), Fault> {
+        self.charge(weigh(value).ok_or(Fault::TooMuch)?.saturating_mul(times))
     }
 
     fn any(&self, index: usize) -> Result<&'a Value, Fault> {

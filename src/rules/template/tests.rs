@@ -5,7 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Data, RenderError, Template, TemplateError, denied, is_supported, parse_strategy, render_strategy, supported,
+    Allowance, Data, RenderError, Template, TemplateError, denied, is_supported, parse_strategy, render_strategy,
+    supported,
 };
 use crate::api::strategy::{SecretName, StrategyS3};
 
@@ -166,6 +167,17 @@ fn work_text_and_nesting_are_bounded() {
         "{{ replace \"\" (repeat 60000 \"x\") (repeat 60000 \"y\") }}",
         "{{ $a := list 1 1 1 1 }}{{ range until 10 }}{{ $a = concat $a $a $a $a }}{{ end }}",
         "{{ indent 1000000000 \"x\" }}",
+        "{{ $x := list 1 1 }}{{ range 40 }}{{ $x = list $x $x }}{{ end }}{{ toJson $x }}",
+        "{{ $x := list 1 1 }}{{ range 40 }}{{ $x = list $x $x }}{{ end }}{{ $x }}",
+        "{{ $x := list 1 1 }}{{ range 40 }}{{ $x = list $x $x }}{{ end }}{{ print $x }}",
+        "{{ $x := list 1 1 }}{{ range 40 }}{{ $x = list $x $x }}{{ end }}{{ deepEqual $x (list $x) }}",
+        "{{ $x := dict \"a\" 1 }}{{ range 40 }}{{ $x = dict \"a\" $x \"b\" $x }}{{ end }}{{ quote $x }}",
+        "{{ $x := list 1 }}{{ range 9000 }}{{ $x = list $x }}{{ end }}{{ toJson $x }}",
+        "{{ $x := until 4000 }}{{ range 3000 }}{{ if deepEqual $x $x }}{{ end }}{{ end }}",
+        "{{ range until 4000 }}{{ if has . (until 4000) }}{{ end }}{{ end }}",
+        "{{ len (uniq (until 4000)) }}",
+        "{{ range $i := until 4000 }}{{ if regexMatch (printf \"\\\\w{90}%d\" $i) \"x\" }}{{ end }}{{ end }}",
+        "{{ $x := repeat 60000 \"x\" }}{{ range until 4000 }}{{ if regexMatch \"y$\" $x }}{{ end }}{{ end }}",
         &deep,
         &parens,
     ] {
@@ -179,6 +191,25 @@ fn work_text_and_nesting_are_bounded() {
         assert!(started.elapsed().as_secs() < 5, "{text} took {:?}", started.elapsed());
     }
     assert!(matches!(Template::parse(&"x".repeat(5000)), Err(TemplateError::TooLong { bytes: 5000 })));
+}
+
+#[test]
+fn a_regular_expression_in_a_loop_is_made_once() {
+    let text = "{{ range until 2000 }}{{ if regexMatch \"^\\\\w{2}$\" \"abc\" }}x{{ end }}{{ end }}";
+    assert_eq!(render(text).unwrap(), "");
+}
+
+#[test]
+fn renderings_with_the_same_data_or_allowance_share_their_work() {
+    let costly =
+        Template::parse("{{ $x := repeat 60000 \"x\" }}{{ range until 5 }}{{ $y := lower $x }}{{ end }}").unwrap();
+    let data = data();
+    assert_eq!(costly.render(&data), Ok(String::new()));
+    assert_eq!(costly.render(&data), Err(TemplateError::TooMuch));
+    assert_eq!(costly.render(&super::tests::data()), Ok(String::new()));
+    let allowance = Allowance::of(2);
+    let rendered = (0..9).filter(|_| costly.render(&super::tests::data().within(allowance.clone())).is_ok()).count();
+    assert_eq!(rendered, 2);
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = &[
     }),
     ("deepEqual", |c| {
         c.exactly(2)?;
+        c.charge_comparing(c.any(0)?, 1)?;
         Ok(Value::Bool(c.any(0)? == c.any(1)?))
     }),
     ("list", |c| Ok(list(c.args.iter().cloned()))),
@@ -128,6 +129,7 @@ fn uniq(call: &Call<'_>) -> Outcome {
     call.exactly(1)?;
     let mut seen: Vec<Value> = Vec::new();
     for item in call.list(0)? {
+        call.charge_comparing(item, seen.len())?;
         if !seen.contains(item) {
             seen.push(item.clone());
         }
@@ -142,6 +144,9 @@ fn compact(call: &Call<'_>) -> Outcome {
 
 fn without(call: &Call<'_>) -> Outcome {
     call.at_least(1)?;
+    for other in &call.args[1..] {
+        call.charge_comparing(other, call.list(0)?.len())?;
+    }
     Ok(list(call.list(0)?.iter().filter(|item| !call.args[1..].contains(item)).cloned()))
 }
 
@@ -150,6 +155,7 @@ fn has(call: &Call<'_>) -> Outcome {
     if matches!(call.any(1)?, Value::Nil) {
         return Ok(Value::Bool(false));
     }
+    call.charge_comparing(call.any(0)?, call.list(1)?.len())?;
     Ok(Value::Bool(call.list(1)?.contains(call.any(0)?)))
 }
 

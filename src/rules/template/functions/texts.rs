@@ -1,7 +1,7 @@
 //! Texts: trimming, cutting, replacing, encoding, hashing, regular expressions and paths.
 
 use gotmpl::Value;
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use sha2::{Digest, Sha256};
 
 use super::super::value::{list, map, text};
@@ -70,11 +70,11 @@ pub(super) const FUNCTIONS: &[(&str, Function)] = &[
     ("regexMatch", |c| {
         c.exactly(2)?;
         let (pattern, s) = (c.text(0)?, c.text(1)?);
-        Ok(Value::Bool(regex(pattern).is_ok_and(|pattern| pattern.is_match(s))))
+        Ok(Value::Bool(pattern_of(c, pattern, s)?.is_some_and(|pattern| pattern.is_match(s))))
     }),
     ("mustRegexMatch", |c| {
         c.exactly(2)?;
-        Ok(Value::Bool(regex(c.text(0)?)?.is_match(c.text(1)?)))
+        Ok(Value::Bool(regex(c, c.text(0)?, c.text(1)?)?.is_match(c.text(1)?)))
     }),
     ("regexFind", regex_find),
     ("mustRegexFind", regex_find),
@@ -362,27 +362,34 @@ fn is_abs(call: &Call<'_>) -> Outcome {
 }
 
 /// A regular expression, as Go's RE2 syntax has it (without look-around and back-references, as here).
-fn regex(pattern: &str) -> Result<Regex, Fault> {
-    RegexBuilder::new(pattern)
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|_| Fault::Failed(format!("{pattern:?} is not a regular expression")))
+fn regex(call: &Call<'_>, pattern: &str, s: &str) -> Result<Regex, Fault> {
+    let made = pattern_of(call, pattern, s)?;
+    made.ok_or_else(|| Fault::Failed(format!("{pattern:?} is not a regular expression")))
+}
+
+/// The same where what is no expression is no fault. Charges for the text that it is held against.
+fn pattern_of(call: &Call<'_>, pattern: &str, s: &str) -> Result<Option<Regex>, Fault> {
+    call.charge(s.len().saturating_mul(1 + pattern.len() / 16))?;
+    call.session.pattern(pattern).map_err(|_| Fault::TooMuch)
 }
 
 fn regex_find(call: &Call<'_>) -> Outcome {
     call.exactly(2)?;
-    Ok(text(regex(call.text(0)?)?.find(call.text(1)?).map_or("", |found| found.as_str())))
+    let s = call.text(1)?;
+    Ok(text(regex(call, call.text(0)?, s)?.find(s).map_or("", |found| found.as_str())))
 }
 
 fn regex_find_all(call: &Call<'_>) -> Outcome {
     call.exactly(3)?;
     let most = usize::try_from(call.int(2)?).unwrap_or(MAX_ITEMS + 1);
-    Ok(list(regex(call.text(0)?)?.find_iter(call.text(1)?).take(most).map(|found| text(found.as_str()))))
+    let s = call.text(1)?;
+    Ok(list(regex(call, call.text(0)?, s)?.find_iter(s).take(most).map(|found| text(found.as_str()))))
 }
 
 fn regex_replace(call: &Call<'_>, literal: bool) -> Outcome {
     call.exactly(3)?;
-    let (pattern, s, by) = (regex(call.text(0)?)?, call.text(1)?, call.text(2)?);
+    let (s, by) = (call.text(1)?, call.text(2)?);
+    let pattern = regex(call, call.text(0)?, s)?;
     // A replacement may name groups, each at most the whole text.
     let largest = by.len().saturating_add(s.len().saturating_mul(by.matches('$').count()));
     if pattern.find_iter(s).count().saturating_mul(largest) > 16 * MAX_TEXT {
@@ -399,7 +406,7 @@ fn regex_split(call: &Call<'_>) -> Outcome {
     if most == 0 {
         return Ok(list([]));
     }
-    let pattern = regex(source)?;
+    let pattern = regex(call, source, s)?;
     if !source.is_empty() && s.is_empty() {
         return Ok(list([text("")]));
     }
