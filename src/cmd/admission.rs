@@ -19,9 +19,14 @@ use crate::admission::{Cluster, Settings, Surroundings};
 use crate::checks::Objects;
 use crate::k8s::leases::Leases;
 use crate::rules::s3::Place;
+use crate::runtime::readiness::Gate;
 
 /// Name of the Secret that holds the authority, and of the Service by default.
 const NAME: &str = "etcd-warden-webhook";
+
+/// Pause before the API server is asked again who we are, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Flags of the admission server.
 #[derive(Clone, Debug, Args)]
@@ -123,7 +128,16 @@ fn webhook_service(text: &str) -> Result<ServiceName, String> {
 
 impl Flags {
     /// Settings of a server in this namespace of a cluster.
-    pub async fn in_cluster(&self, client: &Client, namespace: &str, leases: Leases) -> (Settings, Surroundings) {
+    ///
+    /// Who we are to the API server is asked until it says so, and told to the gate meanwhile: a process that does not
+    /// know its own name takes itself for a stranger.
+    pub async fn in_cluster(
+        &self,
+        client: &Client,
+        namespace: &str,
+        leases: Leases,
+        gate: &Gate,
+    ) -> (Settings, Surroundings) {
         let endpoint = match &self.webhook_url {
             Some(url) => Endpoint::Url(url.clone()),
             None => Endpoint::Service {
@@ -133,7 +147,7 @@ impl Flags {
             },
         };
         let shared = Store::Secret { client: client.clone(), namespace: namespace.to_owned(), name: NAME.to_owned() };
-        let own_name = own_name(client).await;
+        let own_name = own_name(client, gate).await;
         let mut settings = self.settings(shared, endpoint.names());
         settings.trusted_writers.extend(own_name.clone());
         let cluster = Cluster {
@@ -193,14 +207,70 @@ impl Flags {
 
 /// The user name that the API server knows us by. What we write is trusted; but only a service account's requests need
 /// not be asked about: a person whose name we run under does other things, too.
-async fn own_name(client: &Client) -> Option<String> {
+async fn own_name(client: &Client, gate: &Gate) -> Option<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    let review = match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
-        Ok(review) => review,
-        Err(error) => {
-            tracing::warn!(error = crate::k8s::error::message(&error), "not found out who we are to the API server");
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let error = match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+            Ok(review) => {
+                gate.ready();
+                return review.status?.user_info?.username;
+            }
+            Err(error) => error,
+        };
+        let why = crate::k8s::error::message(&error);
+        // An API server that will not say so today will not tomorrow.
+        if matches!(&error, kube::Error::Api(status) if matches!(status.code, 403..=405)) {
+            tracing::warn!(
+                error = why,
+                "the API server does not tell who we are; our own writes are judged like others'"
+            );
+            gate.ready();
             return None;
         }
-    };
-    review.status?.user_info?.username
+        tracing::warn!(error = why, "not found out yet who we are to the API server; trying again");
+        gate.not_ready(format!("the API server has not told who we are: {why}"));
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+    use crate::runtime::readiness::Readiness;
+
+    /// An API server that fails so often, each time with this status, and then says who we are.
+    async fn asked(failures: usize, code: u16) -> (Option<String>, usize) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let fails = counted.fetch_add(1, Ordering::SeqCst) < failures;
+            let (code, body) = if fails {
+                (code, serde_json::json!({"kind": "Status", "status": "Failure", "code": code, "message": "no"}))
+            } else {
+                (201, serde_json::json!({"status": {"userInfo": {"username": "system:serviceaccount:a:b"}}}))
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            async move { Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(body).unwrap()) }
+        });
+        let readiness = Readiness::default();
+        let gate = readiness.gate("identity");
+        let name = own_name(&Client::new(service, "default"), &gate).await;
+        assert_eq!(readiness.missing(), []);
+        (name, count.load(Ordering::SeqCst))
+    }
+
+    #[tokio::test]
+    async fn who_we_are_is_asked_until_it_is_answered() {
+        let ours = Some("system:serviceaccount:a:b".to_owned());
+        assert_eq!(asked(2, 503).await, (ours, 3));
+        assert_eq!(asked(9, 403).await, (None, 1));
+    }
 }

@@ -206,7 +206,13 @@ async fn in_cluster(
     let overview = metrics.register(Overview::new().map_err(Error::Metrics)?).map_err(Error::Metrics)?;
     let overview =
         AbortOnDropHandle::new(tokio::spawn(overview.run(client.clone(), context.settings.namespaces.clone())));
-    let (admission, surroundings) = settings.admission.in_cluster(&client, &settings.namespace, leases.clone()).await;
+    let identity = readiness.gate("identity");
+    let found = settings.admission.in_cluster(&client, &settings.namespace, leases.clone(), &identity);
+    // Finding out only reads: it can be given up at any point.
+    let (admission, surroundings) = tokio::select! {
+        found = found => found,
+        () = stop.cancelled() => return Ok(()),
+    };
     let parts = Parts { surroundings, readiness, metrics, policies };
     let controllers = lead(context, settings, stop.clone());
     let admission = async {
