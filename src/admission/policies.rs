@@ -108,6 +108,10 @@ pub(super) struct Keeper {
     loaded: PolicySet,
     parameters: Parameters,
     in_force: InForce,
+    /// Whether anything was put in force yet.
+    started: bool,
+    /// Errors in the files as they are.
+    file_errors: i64,
     told: Told,
     gate: Gate,
 }
@@ -125,7 +129,8 @@ impl Keeper {
         let first = read(&folders).and_then(|files| Ok((load(&files).map_err(Error::Load)?, files)));
         Ok(first.map(|(loaded, seen)| {
             let parameters = Parameters::of(parameters, &loaded);
-            let keeper = Self { folders, seen, loaded, parameters, in_force, told, gate };
+            let (started, file_errors) = (false, 0);
+            let mut keeper = Self { folders, seen, loaded, parameters, in_force, started, file_errors, told, gate };
             keeper.put();
             keeper
         }))
@@ -163,13 +168,14 @@ impl Keeper {
         };
         match result {
             Ok(loaded) => {
-                self.told.errors.set(0);
+                self.file_errors = 0;
                 self.parameters.renew(&loaded);
                 self.loaded = loaded;
                 self.put();
             }
             Err(error) => {
-                self.told.errors.set(error.count());
+                self.file_errors = error.count();
+                self.told.errors.set(self.file_errors);
                 match &error {
                     Error::Load(errors) => {
                         for error in errors {
@@ -184,11 +190,18 @@ impl Keeper {
         }
     }
 
-    /// Puts what was loaded in force, if its parameters were read: without them it would refuse what it should not.
-    fn put(&self) {
+    /// Puts what was loaded in force, if its parameters were read: without them it would refuse what it should not. What
+    /// was in force before stays so until then, and goes on being asked: all replicas read the same files.
+    fn put(&mut self) {
         if let Some(missing) = self.parameters.missing() {
+            if self.started {
+                self.told.errors.set(self.file_errors.saturating_add(1));
+                return warn!(parameters = missing, "parameters not read yet; the policies of before stay in force");
+            }
             return self.gate.not_ready(format!("parameters not read yet: {missing}"));
         }
+        self.started = true;
+        self.told.errors.set(self.file_errors);
         let set = self.loaded.with_parameters(self.parameters.all());
         let policies = set.summaries().len();
         self.in_force.put(set);
@@ -240,9 +253,19 @@ impl Parameters {
 
     /// For other policies: other watches, unless they are about the same ConfigMaps.
     fn renew(&mut self, policies: &PolicySet) {
-        if policies.parameter_sources() != self.sources {
-            *self = Self::of(self.from.clone(), policies);
+        if policies.parameter_sources() == self.sources {
+            return;
         }
+        let mut renewed = Self::of(self.from.clone(), policies);
+        for (source, found) in self.sources.iter().zip(&mut self.found) {
+            // What was read of a source stays true until its new watch says otherwise.
+            if let Some(same) = renewed.sources.iter().position(|other| other == source)
+                && found.is_some()
+            {
+                renewed.found[same] = found.take();
+            }
+        }
+        *self = renewed;
     }
 
     fn take(&mut self, change: Change) {
@@ -315,4 +338,68 @@ fn entry(mut object: ConfigMap) -> Option<(Key, Arc<Value>)> {
     object.metadata.managed_fields = None;
     let key = key(&object);
     serde_json::to_value(object).ok().map(|value| (key, Arc::new(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::readiness::Readiness;
+
+    fn policy(name: &str, parameters: &str) -> String {
+        format!(
+            "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {name}}}
+spec:
+  paramKind: {{apiVersion: v1, kind: ConfigMap}}
+  matchConstraints:
+    resourceRules:
+      - {{apiGroups: [etcd-operator.cozystack.io], apiVersions: ['*'], operations: [CREATE], resources: [etcdclusters]}}
+  validations: [{{expression: \"params != null\", message: 'spec.replicas: no parameters'}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {name}}}
+spec:
+  policyName: {name}
+  validationActions: [Deny]
+  paramRef: {{name: {parameters}, namespace: default, parameterNotFoundAction: Deny}}
+"
+        )
+    }
+
+    #[tokio::test]
+    async fn parameters_that_cannot_be_read_leave_what_was_in_force_and_ready() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.yaml"), policy("a.example", "a")).unwrap();
+        // Nobody listens there.
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let (readiness, registry) = (Readiness::default(), Registry::new("program", "1").unwrap());
+        let in_force = InForce::default();
+        let folders = vec![folder.path().to_owned()];
+        let started = Keeper::start(
+            folders,
+            ParametersIn::Cluster(client),
+            in_force.clone(),
+            &registry,
+            readiness.gate("policies"),
+        );
+        let mut keeper = started.unwrap().unwrap();
+        assert!(readiness.missing()[0].1.contains("ConfigMap a"), "{:?}", readiness.missing());
+        keeper.parameters.take(Change { source: 0, found: HashMap::new() });
+        keeper.put();
+        assert_eq!(readiness.missing(), []);
+        let before = in_force.get().summaries().len();
+
+        std::fs::write(folder.path().join("b.yaml"), policy("b.example", "b")).unwrap();
+        keeper.look();
+        assert_eq!(readiness.missing(), [], "what was in force still is");
+        assert_eq!((in_force.get().summaries().len(), keeper.told.errors.get()), (before, 1));
+        assert!(keeper.parameters.missing().is_some_and(|missing| missing.contains("ConfigMap b")));
+
+        let unread = keeper.parameters.found.iter().position(Option::is_none).unwrap();
+        keeper.parameters.take(Change { source: unread, found: HashMap::new() });
+        keeper.put();
+        assert_eq!((in_force.get().summaries().len(), keeper.told.errors.get()), (before + 1, 0));
+    }
 }
