@@ -83,9 +83,11 @@ impl Registration {
         let mut state = self.install(&mut others).await;
         self.await_guard().await;
         self.gate.ready();
+        let mut applied = Instant::now();
         while let State::Kept { enforcing } = state {
-            self.enforcing.set(enforcing.into());
-            let next = match selfcheck::ask(&self.client, &self.namespace).await {
+            let seen = selfcheck::ask(&self.client, &self.namespace).await;
+            self.enforcing.set((enforcing && seen.is_ok()).into());
+            let next = match seen {
                 Ok(()) if !enforcing => self.put_right(true, &mut others).await.inspect(|state| {
                     if *state != State::Deleted {
                         info!("seen answering through the API server: enforcing");
@@ -101,7 +103,13 @@ impl Registration {
                 }
                 Err(why) => {
                     tell("not seen answering through the API server", why, &mut told);
-                    self.follow(enforcing, &mut others).await
+                    // It may be what somebody wrote into the configuration that keeps us from being asked.
+                    if applied.elapsed() >= self.times.recheck * WATCH {
+                        applied = Instant::now();
+                        self.put_right(enforcing, &mut others).await
+                    } else {
+                        self.follow(enforcing, &mut others).await
+                    }
                 }
             };
             match next {
