@@ -2,13 +2,15 @@
 //! slow on purpose must not keep others from being answered.
 //!
 //! An idle connection is left alone for as long as the server's idle time says; the deadlines here run from the first
-//! byte of a request's head to its last, and while a client does not take its answer.
+//! byte of a request's head to its last, and while a client does not take its answer. Once there are as many connections
+//! as there may be, the one on which nothing was asked for the longest time makes room for the next: whoever opens them
+//! only to hold them holds nobody up.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +18,8 @@ use axum_server::accept::Accept;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower::Service;
 
 use super::metrics::Metrics;
@@ -28,75 +31,139 @@ const HEAD: u8 = 1;
 /// A request is being answered; its handler has deadlines of its own.
 const ASKED: u8 = 2;
 
+/// A connection that was told to make room is gone within this, or its place is not waited for.
+const ROOM_WITHIN: Duration = Duration::from_secs(1);
+
 /// Accepts connections for an inner acceptor, up to a number.
 #[derive(Clone)]
 pub(super) struct Guarded<A> {
     inner: A,
-    free: Arc<Semaphore>,
+    lines: Arc<Lines>,
     within: Duration,
-    metrics: Metrics,
 }
 
 impl<A> Guarded<A> {
     /// At most this many connections; heads are read and answers taken within this time.
     pub(super) fn new(inner: A, connections: usize, within: Duration, metrics: Metrics) -> Self {
-        Self { inner, free: Arc::new(Semaphore::new(connections)), within, metrics }
+        let free = Arc::new(Semaphore::new(connections));
+        let lines = Lines { free, open: Mutex::default(), clock: AtomicU64::default(), metrics };
+        Self { inner, lines: Arc::new(lines), within }
+    }
+}
+
+/// All connections.
+struct Lines {
+    free: Arc<Semaphore>,
+    open: Mutex<Vec<Arc<Line>>>,
+    /// Counts what happens on any connection: what happened earlier has the smaller number.
+    clock: AtomicU64,
+    metrics: Metrics,
+}
+
+/// One connection, from before its handshake.
+#[derive(Default)]
+struct Line {
+    phase: AtomicU8,
+    /// When it was opened, or when something was last asked on it.
+    last: AtomicU64,
+    /// Told to make room.
+    close: CancellationToken,
+}
+
+impl Lines {
+    /// A place, for which another connection may have to go.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = self.free.clone().try_acquire_owned() {
+            return Some(permit);
+        }
+        if self.make_room()
+            && let Ok(Ok(permit)) = timeout(ROOM_WITHIN, self.free.clone().acquire_owned()).await
+        {
+            return Some(permit);
+        }
+        self.metrics.connections_refused.inc();
+        None
+    }
+
+    /// Tells the connection to go on which nothing was asked for the longest time; whether there is one.
+    fn make_room(&self) -> bool {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = open.iter().filter(|line| line.phase.load(Ordering::Acquire) != ASKED && !line.close.is_cancelled());
+        let Some(longest) = idle.min_by_key(|line| line.last.load(Ordering::Acquire)) else { return false };
+        longest.close.cancel();
+        self.metrics.connections_evicted.inc();
+        true
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::AcqRel)
     }
 }
 
 impl<A, I, S> Accept<I, S> for Guarded<A>
 where
-    A: Accept<I, S>,
+    A: Accept<I, S> + Clone + Send + Sync + 'static,
     A::Future: Send + 'static,
+    I: Send + 'static,
+    S: Send + 'static,
 {
     type Stream = GuardedStream<A::Stream>;
     type Service = GuardedService<A::Service>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: I, service: S) -> Self::Future {
-        let Ok(permit) = self.free.clone().try_acquire_owned() else {
-            self.metrics.connections_refused.inc();
-            return Box::pin(async { Err(io::Error::other("too many connections")) });
-        };
-        let open = Open::new(permit, &self.metrics);
-        let (accepted, within) = (self.inner.accept(stream, service), self.within);
+        let (acceptor, lines, within) = (self.inner.clone(), self.lines.clone(), self.within);
         Box::pin(async move {
-            let (inner, service) = accepted.await?;
-            let phase = Arc::new(AtomicU8::new(IDLE));
-            let stream =
-                GuardedStream { inner, phase: phase.clone(), within, reading: None, writing: None, _open: open };
-            Ok((stream, GuardedService { inner: service, phase }))
+            let Some(permit) = lines.place().await else { return Err(io::Error::other("too many connections")) };
+            let open = Open::new(permit, &lines);
+            let line = open.line.clone();
+            // Whoever is told to make room is given up, in the middle of a handshake too.
+            let (inner, service) = tokio::select! {
+                accepted = acceptor.accept(stream, service) => accepted?,
+                () = line.close.cancelled() => return Err(made_room()),
+            };
+            let closed = Box::pin(line.close.clone().cancelled_owned());
+            let stream = GuardedStream { inner, within, reading: None, writing: None, closed, open };
+            Ok((stream, GuardedService { inner: service, line, lines }))
         })
     }
+}
+
+fn made_room() -> io::Error {
+    io::Error::other("closed to make room for another connection")
 }
 
 /// A connection's place among those that are allowed.
 struct Open {
     _permit: OwnedSemaphorePermit,
-    metrics: Metrics,
+    line: Arc<Line>,
+    lines: Arc<Lines>,
 }
 
 impl Open {
-    fn new(permit: OwnedSemaphorePermit, metrics: &Metrics) -> Self {
-        metrics.connections.inc();
-        Self { _permit: permit, metrics: metrics.clone() }
+    fn new(permit: OwnedSemaphorePermit, lines: &Arc<Lines>) -> Self {
+        let line = Arc::new(Line { last: lines.tick().into(), ..Line::default() });
+        lines.open.lock().unwrap_or_else(PoisonError::into_inner).push(line.clone());
+        lines.metrics.connections.inc();
+        Self { _permit: permit, line, lines: lines.clone() }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.metrics.connections.dec();
+        self.lines.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|line| !Arc::ptr_eq(line, &self.line));
+        self.lines.metrics.connections.dec();
     }
 }
 
 /// A connection's bytes, with deadlines.
 pub(super) struct GuardedStream<I> {
     inner: I,
-    phase: Arc<AtomicU8>,
     within: Duration,
     reading: Option<Pin<Box<Sleep>>>,
     writing: Option<Pin<Box<Sleep>>>,
-    _open: Open,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    open: Open,
 }
 
 impl<I> GuardedStream<I> {
@@ -125,17 +192,23 @@ impl<I: AsyncRead + Unpin> AsyncRead for GuardedStream<I> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.inner).poll_read(cx, buffer);
         if polled.is_ready() {
-            if buffer.filled().len() > before && this.phase.load(Ordering::Acquire) == IDLE {
-                this.phase.store(HEAD, Ordering::Release);
+            if buffer.filled().len() > before && this.open.line.phase.load(Ordering::Acquire) == IDLE {
+                this.open.line.phase.store(HEAD, Ordering::Release);
                 this.reading = Some(Box::pin(sleep(this.within)));
             }
             return polled;
         }
+        // A request that came just now is still answered.
+        if this.open.line.phase.load(Ordering::Acquire) != ASKED && this.closed.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(made_room()));
+        }
         match &mut this.reading {
-            Some(deadline) if this.phase.load(Ordering::Acquire) == HEAD => match deadline.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(Err(late("the head of a request did not come in time"))),
-                Poll::Pending => Poll::Pending,
-            },
+            Some(deadline) if this.open.line.phase.load(Ordering::Acquire) == HEAD => {
+                match deadline.as_mut().poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(Err(late("the head of a request did not come in time"))),
+                    Poll::Pending => Poll::Pending,
+                }
+            }
             _ => Poll::Pending,
         }
     }
@@ -179,7 +252,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for GuardedStream<I> {
 #[derive(Clone)]
 pub(super) struct GuardedService<S> {
     inner: S,
-    phase: Arc<AtomicU8>,
+    line: Arc<Line>,
+    lines: Arc<Lines>,
 }
 
 impl<S, R> Service<R> for GuardedService<S>
@@ -196,15 +270,16 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        self.phase.store(ASKED, Ordering::Release);
-        Asked { inner: Box::pin(self.inner.call(request)), phase: self.phase.clone() }
+        self.line.phase.store(ASKED, Ordering::Release);
+        self.line.last.store(self.lines.tick(), Ordering::Release);
+        Asked { inner: Box::pin(self.inner.call(request)), line: self.line.clone() }
     }
 }
 
 /// A request that is being answered.
 pub(super) struct Asked<F> {
     inner: Pin<Box<F>>,
-    phase: Arc<AtomicU8>,
+    line: Arc<Line>,
 }
 
 impl<F: Future> Future for Asked<F> {
@@ -213,7 +288,7 @@ impl<F: Future> Future for Asked<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let polled = self.inner.as_mut().poll(cx);
         if polled.is_ready() {
-            self.phase.store(IDLE, Ordering::Release);
+            self.line.phase.store(IDLE, Ordering::Release);
         }
         polled
     }

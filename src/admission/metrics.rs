@@ -34,6 +34,8 @@ pub(super) struct Metrics {
     pub(super) connections: IntGauge,
     /// Connections that were closed at once, because there were too many.
     pub(super) connections_refused: IntCounter,
+    /// Connections that were closed to make room for others.
+    pub(super) connections_evicted: IntCounter,
     /// Whether the live configurations refuse what nobody answers for.
     pub(super) enforcing: IntGauge,
 }
@@ -83,6 +85,10 @@ impl Metrics {
             )?)?,
             connections: registry
                 .register(IntGauge::new("etcd_warden_webhook_connections", "Connections that are open.")?)?,
+            connections_evicted: registry.register(IntCounter::new(
+                "etcd_warden_webhook_connections_evicted_total",
+                "Idle connections that were closed to make room for others.",
+            )?)?,
             connections_refused: registry.register(IntCounter::new(
                 "etcd_warden_webhook_connections_refused_total",
                 "Connections that were closed at once, because there were too many.",
