@@ -183,7 +183,8 @@ impl Serving {
     }
 
     async fn renew(&mut self, now: Timestamp) -> Result<(), Error> {
-        self.follow_client_authorities()?;
+        // Whoever may call is another matter than what we are called by.
+        let followed = self.follow_client_authorities();
         let held = self.next.as_ref().map_or(&self.present, |next| &next.loaded);
         let found = self.settings.source.load(Some(held), &self.settings.names, &self.settings.times, now).await;
         // What waits to be served must not wait for a source that cannot be read.
@@ -198,7 +199,7 @@ impl Serving {
             Err(error) => Some(error),
         };
         self.switch(now)?;
-        failed.map_or(Ok(()), Err)
+        failed.map_or(followed, Err)
     }
 
     /// Asks callers to trust the next authority besides the present one.

@@ -170,6 +170,25 @@ async fn given_files_are_read_again_whatever_events_there_were() {
 }
 
 #[tokio::test]
+async fn a_broken_file_of_callers_authorities_does_not_stop_renewal() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("callers.crt");
+    std::fs::write(&file, Authority::generate(Timestamp::now(), HOUR * 9).unwrap().certificate_pem()).unwrap();
+    let mut settings = shared(&folder.path().join("authority"));
+    settings.client_authorities = Some(file.clone());
+    let mut serving = Serving::start(settings).await.unwrap();
+    let before = serving.trust().borrow().not_after;
+    for broken in ["nonsense", ""] {
+        std::fs::write(&file, broken).unwrap();
+        let error = serving.renew(Timestamp::now()).await.unwrap_err();
+        assert!(chain(&error).contains("callers.crt holds no authorities"), "{}", chain(&error));
+    }
+    std::fs::remove_file(&file).unwrap();
+    serving.renew(Timestamp::now() + HOUR * 2).await.unwrap_err();
+    assert!(serving.trust().borrow().not_after > before);
+}
+
+#[tokio::test]
 async fn a_certificate_that_ends_is_replaced_whoever_trusts_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let mut serving = Serving::start(shared(&folder.path().join("authority"))).await.unwrap();
