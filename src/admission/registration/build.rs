@@ -205,8 +205,8 @@ fn conditions(own_user: Option<&str>) -> Vec<MatchCondition> {
             "request.operation != 'UPDATE' || has(request.subResource) || !has(object.spec) || !has(oldObject.spec) \
              || object.spec != oldObject.spec || has(object.metadata.annotations) != \
              has(oldObject.metadata.annotations) || (has(object.metadata.annotations) && \
-             object.metadata.annotations != oldObject.metadata.annotations) || (has(object.status) && \
-             request.resource.resource == 'backups')"
+             object.metadata.annotations != oldObject.metadata.annotations) || \
+             (request.resource.resource == 'backups' && (has(object.status) || has(oldObject.status)))"
                 .to_owned(),
         ),
     ];

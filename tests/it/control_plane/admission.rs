@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind, Status};
 use serde_json::{Value, json};
 
 use crate::bed::warden::install_crds;
-use crate::bed::{ControlPlane, Warden, wait_for};
+use crate::bed::{ControlPlane, Identity, Warden, wait_for};
 
 /// A control plane with our definitions and a server that has registered itself.
 async fn served() -> (ControlPlane, Warden) {
@@ -196,6 +196,54 @@ async fn deleting_the_configuration_is_the_way_out_and_it_stays_deleted() {
     warden.wait_enforced(&client).await;
     let refused = create(&client, &cluster(&namespace, "again", "3.4.44")).await.unwrap_err();
     assert!(refused.message.contains("required.etcd-warden.io"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_keeps_the_api_server_from_asking_is_undone_before_the_server_was_seen_too() {
+    let bed = ControlPlane::start(crate::bed::control_plane::Options::default()).await;
+    install_crds(&bed).await;
+    let client = bed.client().await;
+    // Nobody listens there: the server is never seen answering.
+    let flags = ["--certificate-times=86400,86400,0,1".to_owned()];
+    let warden = Warden::replica(bed.kubeconfig(), "default", "https://127.0.0.1:1", &flags);
+    warden.wait_ready().await;
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(client);
+    let mut live = configurations.get("etcd-warden").await.unwrap();
+    for entry in live.webhooks.iter_mut().flatten() {
+        entry.namespace_selector = serde_json::from_value(json!({"matchLabels": {"no": "such"}})).unwrap();
+    }
+    configurations.replace("etcd-warden", &PostParams::default(), &live).await.unwrap();
+    wait_for("the selector to be put right", Duration::from_secs(30), async || {
+        let live = configurations.get("etcd-warden").await.map_err(|error| error.to_string())?;
+        let entries = live.webhooks.unwrap_or_default();
+        assert!(entries.iter().all(|entry| entry.failure_policy.as_deref() == Some("Ignore")), "{entries:?}");
+        let right = |selector: &Value| selector["matchLabels"].is_null();
+        let all = entries.iter().all(|entry| right(&serde_json::to_value(&entry.namespace_selector).unwrap()));
+        if all { Ok(()) } else { Err(format!("{entries:?}")) }
+    })
+    .await;
+    let (_, metrics) = warden.admin("/metrics").await.unwrap();
+    assert!(metrics.contains("etcd_warden_webhook_enforcing 0\n"), "{metrics}");
+    configurations.delete("etcd-warden", &kube::api::DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(configurations.get_opt("etcd-warden").await.unwrap().is_none(), "what was deleted stays deleted");
+}
+
+#[tokio::test]
+async fn the_whole_status_of_a_backup_cannot_be_erased_unasked() {
+    let (bed, _warden) = served().await;
+    let namespace = bed.namespace("tenant").await;
+    let anna = Identity::User { name: "anna".to_owned(), groups: vec!["system:masters".to_owned()] };
+    create(&bed.client().await, &backup(&namespace)).await.unwrap();
+    let resource = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("backups.cozystack.io", "v1alpha1", "Backup"),
+        "backups",
+    );
+    let backups: Api<DynamicObject> = Api::namespaced_with(bed.client_as(&anna).await, &namespace, &resource);
+    let mut erased = backups.get("b1").await.unwrap();
+    erased.data.as_object_mut().unwrap().remove("status");
+    let error = backups.replace("b1", &PostParams::default(), &erased).await.unwrap_err().to_string();
+    assert!(error.contains("status.artifact"), "{error}");
 }
 
 /// An AdmissionReview around the creation of an object, as the API server would write it.
