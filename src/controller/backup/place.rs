@@ -33,13 +33,15 @@ pub fn snapshot_name(backup: &Backup) -> Option<&str> {
     Some(name.as_str()).filter(|name| !name.is_empty())
 }
 
-/// Whether two Backups stand for the same object.
+/// Whether two Backups stand for the same object. In doubt they do: what is shared is not deleted. So neither the scheme
+/// nor a port that some scheme has anyway tells two servers apart.
 #[must_use]
 pub fn is_shared(one: &S3Location, other: &S3Location) -> bool {
     let endpoint = |location: &S3Location| {
         let bare = location.endpoint.to_ascii_lowercase();
         let bare = bare.strip_prefix("https://").or_else(|| bare.strip_prefix("http://")).unwrap_or(&bare).to_owned();
-        bare.trim_end_matches('/').to_owned()
+        let bare = bare.trim_end_matches('/');
+        bare.strip_suffix(":443").or_else(|| bare.strip_suffix(":80")).unwrap_or(bare).to_owned()
     };
     one.bucket == other.bucket && one.key == other.key && endpoint(one) == endpoint(other)
 }

@@ -231,7 +231,12 @@ fn the_same_object_is_known_by_any_spelling_of_its_address() {
     };
     let one = place("https://s3.example.org");
     assert!(place::is_shared(&one, &place("S3.example.org/")));
-    assert!(!place::is_shared(&one, &place("https://s3.example.com")));
+    for same in ["s3.example.org:443", "https://s3.example.org:443/", "http://s3.example.org:80"] {
+        assert!(place::is_shared(&one, &place(same)) && place::is_shared(&place(same), &one), "{same}");
+    }
+    for other in ["https://s3.example.com", "s3.example.org:9000"] {
+        assert!(!place::is_shared(&one, &place(other)), "{other}");
+    }
 }
 
 #[test]
