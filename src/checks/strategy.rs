@@ -108,12 +108,7 @@ pub fn stand_in_application() -> Value {
 }
 
 /// With its parameters an entry can be rendered, for an application that stands for all.
-fn rendering(
-    (at, entry): (usize, &Value),
-    strategy: &Value,
-    allowance: &Allowance,
-    findings: &mut Vec<Finding>,
-) {
+fn rendering((at, entry): (usize, &Value), strategy: &Value, allowance: &Allowance, findings: &mut Vec<Finding>) {
     let Some(s3) = typed(strategy) else { return };
     if !parse_strategy(&s3).is_empty() {
         return;
@@ -125,19 +120,21 @@ fn rendering(
     let data = Data::new(&application, &parameters, k8s_openapi::jiff::Timestamp::UNIX_EPOCH, 0);
     let data = data.within(allowance.clone());
     let field = format!("spec.strategies[{at}].parameters");
+    // Another strategy may not take the parameters that the one before it took.
+    let strategy = format!("spec.strategies[{at}].strategyRef");
     let told = |message: String| format!("with these parameters the strategy's destination is not usable: {message}");
     let mut faults = Vec::new();
     match render_strategy(&s3, &data) {
         // What an application of its own would have may be missing in the one that stands for all.
         Err(error) => {
-            faults.push(Finding::warn(RENDERING, &field, told(error.to_string())));
+            faults.push(Finding::warn(RENDERING, &field, told(error.to_string())).and_field(&strategy));
         }
         Ok(rendered) => {
             faults = coordinates::rendered(&rendered);
             for fault in &mut faults {
                 fault.message = told(format!("{}: {}", fault.field(), fault.message));
                 fault.policy = RENDERING.into();
-                fault.fields = vec![field.clone()];
+                fault.fields = vec![field.clone(), strategy.clone()];
             }
         }
     }
