@@ -6,7 +6,7 @@ use super::change::{Change, Operation};
 use super::kind::Kind;
 use super::lookup::{Known, Lookup};
 use super::name;
-use super::relation::entry_for;
+use super::relation::{Relation, entry_for, of_job};
 use super::view::{self, Application};
 use crate::api::common::{APP_CLUSTER_NAME, APP_KIND_ETCD, APPS_GROUP};
 use crate::policy::{Basis, Cause, Finding};
@@ -34,7 +34,10 @@ pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec
         return findings.push(Finding::deny(SPEC, "spec", message).because(Cause::FieldValueRequired));
     }
     let application = Application::at(object, "/spec/applicationRef");
-    findings.extend(application.and_then(foreign));
+    // An object that was ours and is moved away from etcd is asked about too, but is no longer ours to refuse.
+    if of_job(object, lookup) == Relation::Ours {
+        findings.extend(application.and_then(foreign));
+    }
     findings.extend(class_faults(object, application, lookup));
     if let Some(application) = application.filter(Application::is_etcd)
         && matches!(lookup.get(Kind::EtcdCluster, Some(change.namespace), APP_CLUSTER_NAME), Known::Absent)

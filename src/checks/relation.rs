@@ -67,7 +67,7 @@ pub(super) fn entry_for<'a>(class: &'a Value, application: Application<'_>) -> O
     })
 }
 
-fn of_job(job: &Value, lookup: &dyn Lookup) -> Relation {
+pub(super) fn of_job(job: &Value, lookup: &dyn Lookup) -> Relation {
     let application = Application::at(job, "/spec/applicationRef");
     let class = lookup.get(Kind::BackupClass, None, view::text(job, "/spec/backupClassName"));
     if let (Some(application), Known::Found(class)) = (application, class)
