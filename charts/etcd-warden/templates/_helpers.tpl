@@ -14,8 +14,8 @@
 {{- end }}
 
 {{- define "etcd-warden.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "etcd-warden.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "etcd-warden.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "etcd-warden.labels" -}}

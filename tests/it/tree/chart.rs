@@ -29,7 +29,9 @@ fn template(values: &[&str]) -> Output {
         "--kube-version=1.34.0",
     ];
     for value in values {
-        arguments.extend(["--set", value]);
+        // As JSON, a name may be a number that is a text.
+        let flag = if value.contains('"') { "--set-json" } else { "--set" };
+        arguments.extend([flag, value]);
     }
     helm(&arguments)
 }
@@ -164,6 +166,46 @@ fn watched_namespaces_are_all_that_the_account_may_touch() {
         .map(|binding| binding["metadata"]["namespace"].as_str().unwrap())
         .collect();
     assert_eq!(bound, BTreeSet::from(["a", "b"]));
+}
+
+#[test]
+fn names_that_read_like_numbers_stay_names() {
+    let rendered = render(&[
+        r#"manager.watchNamespaces=["123"]"#,
+        r#"fullnameOverride="456""#,
+        r#"serviceAccount.name="1e3""#,
+        r#"priorityClassName="789""#,
+        r#"policies.configMaps=["12"]"#,
+        r#"webhook.clientAuthorities.configMapName="34""#,
+        r#"webhook.certificate={"source":"secret","secretName":"56"}"#,
+    ]);
+    let bindings = of_kind(&rendered, "RoleBinding");
+    assert!(bindings.iter().any(|binding| binding["metadata"]["namespace"] == "123"), "{bindings:?}");
+    for object in &rendered {
+        assert!(object["metadata"]["name"].is_string(), "{object}");
+    }
+    let pod = &the(&rendered, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!((&pod["serviceAccountName"], &pod["priorityClassName"]), (&"1e3".into(), &"789".into()));
+    let volumes = pod["volumes"].as_array().unwrap();
+    let sources: BTreeSet<&str> = volumes
+        .iter()
+        .map(|volume| volume["configMap"]["name"].as_str().or(volume["secret"]["secretName"].as_str()).unwrap())
+        .collect();
+    assert_eq!(sources, BTreeSet::from(["12", "34", "56"]));
+}
+
+#[test]
+fn in_its_own_namespace_the_account_touches_its_own_objects_only() {
+    let rules = |values: &[&str]| the(&render(values), "Role")["rules"].as_array().unwrap().clone();
+    for values in [&[][..], &[r#"webhook.certificate={"source":"secret","secretName":"x"}"#]] {
+        for rule in rules(values) {
+            let creates = rule["verbs"] == serde_json::json!(["create"]);
+            assert!(creates || rule["resourceNames"].as_array().is_some_and(|names| !names.is_empty()), "{rule}");
+        }
+    }
+    let secrets = |values: &[&str]| rules(values).iter().any(|rule| rule["resources"][0] == "secrets");
+    assert!(secrets(&[]));
+    assert!(!secrets(&[r#"webhook.certificate={"source":"secret","secretName":"x"}"#]));
 }
 
 #[test]
@@ -326,6 +368,8 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
         ("manager.watchNamespaces={A}", "/manager/watchNamespaces/0"),
         ("manager.log.format=xml", "/manager/log/format"),
         ("trustedWriters={a'b}", "/trustedWriters/0"),
+        ("trustedWriters={a b}", "/trustedWriters/0"),
+        (r#"trustedWriters=["a,b"]"#, "/trustedWriters/0"),
         ("crds.enabled=maybe", "/crds/enabled"),
         ("webhook.certificate.source=none", "/webhook/certificate/source"),
         ("webhook.certificate.source=secret", "/webhook/certificate/secretName"),
