@@ -24,6 +24,14 @@ pub fn changes(before: &[Condition], after: &[Condition], troubles: &[&str], act
     notes
 }
 
+/// A clause as a sentence.
+#[must_use]
+pub fn sentence(clause: &str) -> String {
+    let mut letters = clause.chars();
+    let first = letters.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

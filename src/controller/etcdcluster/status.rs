@@ -11,6 +11,7 @@ use crate::api::condition::{self, Finding};
 use crate::api::etcdcluster::{DEFAULT_PROGRESS_DEADLINE_SECONDS, EtcdClusterStatus, condition_type, reason};
 use crate::controller::seen::Asked;
 use crate::controller::shape;
+use crate::controller::tell::sentence;
 
 /// What went wrong while a plan was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -323,11 +324,4 @@ const REJECTED: &str = "etcd did not take root's password, as spec.auth.rootCred
 
 fn given_up(why: &str) -> String {
     format!("The restore was given up: {why} It is tried again when a Secret that it uses changes.")
-}
-
-/// A clause as a sentence.
-fn sentence(clause: &str) -> String {
-    let mut letters = clause.chars();
-    let first = letters.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }

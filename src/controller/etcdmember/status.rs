@@ -14,6 +14,7 @@ use crate::api::etcdcluster::RestoredFrom;
 use crate::api::etcdmember::{EtcdMemberStatus, RestoreFailure, condition_type, reason};
 use crate::controller::agent_pod::ended;
 use crate::controller::seen::{Asked, Owned};
+use crate::controller::tell::sentence;
 use crate::controller::{pods, shape};
 
 /// The new status. `failure` is what went wrong while the plan was carried out.
@@ -125,11 +126,4 @@ fn drifted(status: &EtcdMemberStatus, wanted: &str) -> Option<Finding> {
         (reason::VERSION_MATCHED, format!("etcd {runs} runs."))
     };
     Some(Finding { type_: condition_type::VERSION_DRIFTED, status: drifted, reason: reason.to_owned(), message })
-}
-
-/// A clause as a sentence.
-fn sentence(clause: &str) -> String {
-    let mut letters = clause.chars();
-    let first = letters.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }

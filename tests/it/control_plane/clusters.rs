@@ -289,17 +289,24 @@ async fn n2_available_never_goes_away_on_the_way_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn n1_broken_restores_beside_it_do_not_slow_a_cluster() {
     let scene = Scene::start().await;
-    let alone = fastest(&scene).await;
+    let before = fastest(&scene).await;
     let source = json!({"s3": {"endpoint": "http://192.0.2.1:9", "bucket": "none", "key": "k.db",
         "credentialsSecretRef": {"name": "creds"}}});
+    let mut broken = Vec::new();
     for _ in 0..3 {
         let namespace = scene.plane.api.namespace("broken").await;
         let place = Place { scene: &scene, namespace };
         place.secret("creds", &json!({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"})).await;
         place.make(1, &json!({"bootstrap": {"restore": {"source": source}}})).await;
         place.says("Progressing=True", "WaitingForSeed", "restor").await;
+        broken.push(place);
     }
     let beside = fastest(&scene).await;
+    for place in &broken {
+        place.delete().await;
+    }
+    // The machine may have become busier meanwhile.
+    let alone = before.max(fastest(&scene).await);
     println!("alone {alone:?}, beside three broken restores {beside:?}");
     // Where looks wait for each other, one dial that nobody answers costs more than this.
     assert!(beside < alone * 2, "alone {alone:?}, beside three broken restores {beside:?}");

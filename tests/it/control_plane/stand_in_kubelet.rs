@@ -1,5 +1,6 @@
 //! The stand-in kubelet's own tests: what it says of Pods is what their processes do.
 
+use super::crash_matrix::member::{MEMBER, cluster_without_members, seed};
 use crate::bed::control_plane::Options;
 use crate::bed::etcd::Version;
 use crate::bed::stand_in::Plane;
@@ -472,48 +473,12 @@ async fn our_server_brings_a_member_up_and_reaches_it_by_name() {
     let plane = Plane::start(&[Version::V3_6]).await;
     let serve = plane.serve(&["--controllers=etcdmember"]).await;
     let namespace = plane.api.namespace("member").await;
-    let version = Version::V3_6.number();
-    let cluster = format!(
-        "
-apiVersion: v1
-kind: Service
-metadata: {{name: etcd}}
-spec:
-  clusterIP: None
-  publishNotReadyAddresses: true
-  selector: {{etcd-operator.cozystack.io/cluster: etcd}}
-  ports: [{{name: peer, port: 2380}}]
----
-apiVersion: etcd-operator.cozystack.io/v1alpha2
-kind: EtcdCluster
-metadata: {{name: etcd}}
-spec: {{version: {version}, replicas: 1, storage: {{size: 1Gi}}}}
-"
-    );
-    let uid = plane.api.apply(&namespace, &cluster).await[1].metadata.uid.clone().unwrap();
-    let member = format!(
-        "
-apiVersion: etcd-operator.cozystack.io/v1alpha2
-kind: EtcdMember
-metadata:
-  name: m
-  labels: {{etcd-operator.cozystack.io/cluster: etcd}}
-  ownerReferences:
-  - {{apiVersion: etcd-operator.cozystack.io/v1alpha2, kind: EtcdCluster, name: etcd, uid: {uid}, controller: true}}
-spec:
-  clusterName: etcd
-  clusterToken: t
-  bootstrap: true
-  initialCluster: m=http://m.etcd.{namespace}.svc:2380
-  version: {version}
-  storage: {{size: 1Gi}}
-"
-    );
-    plane.api.apply(&namespace, &member).await;
+    let uid = plane.api.apply(&namespace, &cluster_without_members()).await[1].metadata.uid.clone().unwrap();
+    plane.api.apply(&namespace, &seed(&namespace, &uid)).await;
     let members: Api<EtcdMember> = Api::namespaced(plane.client().await, &namespace);
     // Ready means that our server has asked the member who it is, at its Pod's name.
     wait_for("the member to be ready", SOON, async || {
-        let status = members.get("m").await.map_err(|e| e.to_string())?.status.unwrap_or_default();
+        let status = members.get(MEMBER).await.map_err(|e| e.to_string())?.status.unwrap_or_default();
         let ready = status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
         if ready { Ok(()) } else { Err(format!("{status:?}\n{}", serve.last_words())) }
     })

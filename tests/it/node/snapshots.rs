@@ -176,8 +176,7 @@ async fn a_snapshot_on_a_volume_is_its_agents_own_and_a_cluster_starts_from_it()
     scene.reconciled(1).await;
     assert_eq!(scene.contents().await, contents);
     let restored = scene.status().await.restored.expect("the restore is latched");
-    assert_eq!(restored.revision, artifact.revision);
-    println!("stored at {uri}, restored from {}", restored.uri);
+    assert!(restored.uri.ends_with("/of/c/one.db") && uri.ends_with("/of/c/one.db"), "{uri}, {restored:?}");
 }
 
 async fn stored(scene: &Scene) -> String {

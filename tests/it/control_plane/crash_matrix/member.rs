@@ -9,17 +9,14 @@ use kube::{Api, ResourceExt};
 /// The story.
 pub struct BringUp;
 
-const MEMBER: &str = "m";
+/// The seed's name.
+pub const MEMBER: &str = "m";
 
-impl Story for BringUp {
-    const NAME: &'static str = "a member comes up";
-    const CONTROLLERS: &'static str = "etcdmember";
-
-    async fn prepare(&self, scene: &Scene) -> String {
-        let namespace = scene.plane.api.namespace("member").await;
-        let version = VERSION.number();
-        let cluster = format!(
-            "
+/// The cluster `etcd` and its Service, as they are without our cluster controller.
+pub fn cluster_without_members() -> String {
+    let version = VERSION.number();
+    format!(
+        "
 apiVersion: v1
 kind: Service
 metadata: {{name: etcd}}
@@ -34,25 +31,21 @@ kind: EtcdCluster
 metadata: {{name: etcd}}
 spec: {{version: {version}, replicas: 1, storage: {{size: 1Gi}}}}
 "
-        );
-        scene.apply(&namespace, &cluster).await;
-        namespace
-    }
+    )
+}
 
-    async fn begin(&self, scene: &Scene, namespace: &str) {
-        let clusters: Api<etcd_warden::api::etcdcluster::EtcdCluster> =
-            Api::namespaced(scene.plane.client().await, namespace);
-        let uid = clusters.get("etcd").await.expect("the cluster").uid().unwrap_or_default();
-        let version = VERSION.number();
-        let member = format!(
-            "
+/// The seed of that cluster, as our cluster controller would make and admit it.
+pub fn seed(namespace: &str, cluster_uid: &str) -> String {
+    let version = VERSION.number();
+    format!(
+        "
 apiVersion: etcd-operator.cozystack.io/v1alpha2
 kind: EtcdMember
 metadata:
   name: {MEMBER}
   labels: {{etcd-operator.cozystack.io/cluster: etcd}}
   ownerReferences:
-  - {{apiVersion: etcd-operator.cozystack.io/v1alpha2, kind: EtcdCluster, name: etcd, uid: {uid}, controller: true}}
+  - {{apiVersion: etcd-operator.cozystack.io/v1alpha2, kind: EtcdCluster, name: etcd, uid: {cluster_uid}, controller: true}}
 spec:
   clusterName: etcd
   clusterToken: t
@@ -61,8 +54,24 @@ spec:
   version: {version}
   storage: {{size: 1Gi}}
 "
-        );
-        scene.apply(namespace, &member).await;
+    )
+}
+
+impl Story for BringUp {
+    const NAME: &'static str = "a member comes up";
+    const CONTROLLERS: &'static str = "etcdmember";
+
+    async fn prepare(&self, scene: &Scene) -> String {
+        let namespace = scene.plane.api.namespace("member").await;
+        scene.apply(&namespace, &cluster_without_members()).await;
+        namespace
+    }
+
+    async fn begin(&self, scene: &Scene, namespace: &str) {
+        let clusters: Api<etcd_warden::api::etcdcluster::EtcdCluster> =
+            Api::namespaced(scene.plane.client().await, namespace);
+        let uid = clusters.get("etcd").await.expect("the cluster").uid().unwrap_or_default();
+        scene.apply(namespace, &seed(namespace, &uid)).await;
     }
 
     async fn look(&self, scene: &Scene, namespace: &str) -> Result<&'static str, NoEnd> {

@@ -7,7 +7,7 @@
 
 mod cluster;
 mod injection;
-mod member;
+pub mod member;
 mod restore;
 mod run;
 mod scene;

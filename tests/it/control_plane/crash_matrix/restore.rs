@@ -24,8 +24,9 @@ use crate::bed::stand_in::Plane;
 use crate::bed::stand_in::plane::Serve;
 use crate::control_plane::restore_stage::{Stage, plane};
 
-/// Restores that go on at the same time.
-const AT_ONCE: usize = 3;
+/// Restores that go on at the same time: each waits for Pods and looks for more than half of its time, and keeps two
+/// processors busy only together with others.
+const AT_ONCE: usize = 5;
 /// How long one may take, however it is disturbed.
 const WITHIN: Duration = Duration::from_mins(4);
 const PAUSE: Duration = Duration::from_millis(100);
