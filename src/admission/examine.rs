@@ -7,8 +7,12 @@ use serde_json::{Value, json};
 use super::defaults;
 use crate::api::crd;
 use crate::checks::{Change, Identity, Kind, Known, Lookup, Operation, Verdict, judge, view};
-use crate::policy::PolicySet;
 use crate::policy::yaml::{self, Lines};
+use crate::policy::{Action, Finding, PolicySet, definition_faults};
+use crate::rules::definition;
+
+/// What findings are called that are the definition's own.
+const DEFINITION: &str = "definition";
 
 /// An object and where it stands, as people are told.
 #[derive(Clone, Debug)]
@@ -133,8 +137,28 @@ impl Examination<'_> {
             now: self.now,
         };
         let completed = new.map(|object| defaults::completed(&change, object, self.lookup));
-        judge(&Change { object: completed.as_ref(), ..change }, self.policies, self.lookup)
+        let mut verdict = judge(&Change { object: completed.as_ref(), ..change }, self.policies, self.lookup);
+        if let Some(object) = &completed {
+            by_definition(kind, object, before, &mut verdict);
+        }
+        verdict
     }
+}
+
+/// What the API server refuses before it asks anybody, except where we say it in our own words. It asks nobody then; here
+/// everything is told at once.
+fn by_definition(kind: Kind, object: &Value, old: Option<&Value>, verdict: &mut Verdict) {
+    let Some(schema) = crd::schema(kind.group(), kind.name()) else { return };
+    let shape =
+        definition::faults(kind.group(), kind.name(), object).into_iter().map(|fault| (fault.field, fault.message));
+    let mut faults: Vec<(String, String)> = shape.collect();
+    // Rules are about objects of the right shape.
+    if faults.is_empty() {
+        faults = definition_faults(schema, object, old);
+    }
+    let said: Vec<String> = verdict.with(Action::Deny).map(|finding| finding.field().to_owned()).collect();
+    let new = faults.into_iter().filter(|(field, _)| !said.contains(field));
+    verdict.findings.splice(0..0, new.map(|(field, message)| Finding::deny(DEFINITION, &field, message)));
 }
 
 impl Examined<'_> {

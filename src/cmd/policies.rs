@@ -257,7 +257,8 @@ its field has changed or the old object did not have it; deleting, finalizers an
 
 Try a change before it is made: `etcd-warden check -f FILE --context FOLDER` says what admission would say, without a
 cluster: an object is completed with its defaults first, as the API server does it, and each finding points at the line of
-its field. `etcd-warden policies list|show|test|export` looks at the rules themselves.
+its field. What the definition itself refuses is called `definition`. `etcd-warden policies list|show|test|export` looks at
+the rules themselves.
 
 ## Policies of your own
 

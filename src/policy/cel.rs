@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Context, ExecutionError, Value};
+use kube_cel::{ErrorKind, KubeCelExt, Validator};
 use regex::Regex;
 use serde_json::Value as Json;
 
@@ -247,4 +247,16 @@ fn tree(expression: &IdedExpr) -> Tree {
         Expr::Struct(_) => Tree::Other("a message literal"),
         Expr::Unspecified => Tree::Other("an empty expression"),
     }
+}
+/// What the rules of a definition's schema (`x-kubernetes-validations`) have against an object: field and message. Rules
+/// that this engine cannot evaluate are left to the API server.
+#[must_use]
+pub fn definition_faults(
+    schema: &serde_json::Value,
+    object: &serde_json::Value,
+    old: Option<&serde_json::Value>,
+) -> Vec<(String, String)> {
+    let Err(errors) = Validator::new().validate(schema, object, old) else { return Vec::new() };
+    let broken = errors.into_vec().into_iter().filter(|error| error.kind == ErrorKind::ValidationFailure);
+    broken.map(|error| (error.field_path, error.message)).collect()
 }

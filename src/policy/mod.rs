@@ -15,6 +15,7 @@ mod projection;
 mod set;
 pub mod yaml;
 
+pub use self::cel::definition_faults;
 pub use allow::Refused;
 pub use builtin::{builtin, builtin_files};
 pub use finding::{Action, Basis, Cause, Finding};

@@ -2,6 +2,7 @@
 
 pub mod class;
 pub mod cron;
+pub mod definition;
 pub mod options;
 pub mod s3;
 pub mod template;

@@ -19,26 +19,32 @@ static SCHEMAS: LazyLock<Vec<Schema>> = LazyLock::new(|| {
     schemas.collect()
 });
 
+/// The schema of a kind of ours.
+#[must_use]
+pub fn schema(group: &str, kind: &str) -> Option<&'static Value> {
+    SCHEMAS.iter().find(|schema| schema.group == group && schema.kind == kind).map(|schema| &schema.root)
+}
+
 /// An object as its definition completes it. Objects of other kinds stay as they are.
 #[must_use]
 pub fn with_defaults(group: &str, kind: &str, mut object: Value) -> Value {
-    if let Some(schema) = SCHEMAS.iter().find(|schema| schema.group == group && schema.kind == kind) {
-        fill(&mut object, &schema.root);
+    if let Some(schema) = schema(group, kind) {
+        fill(&mut object, schema);
     }
     object
 }
 
-/// As the API server does it: `null` counts as absent where there is a default, and what a default brings is completed,
-/// too.
+/// As the API server does it: a field that is `null` counts as absent, and what a default brings is completed, too.
 fn fill(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(fields) => {
             let declared = schema.get("properties").and_then(Value::as_object);
             for (name, below) in declared.into_iter().flatten() {
-                if let Some(default) = below.get("default")
-                    && fields.get(name).is_none_or(Value::is_null)
-                {
-                    fields.insert(name.clone(), default.clone());
+                if fields.get(name).is_none_or(Value::is_null) {
+                    match below.get("default") {
+                        Some(default) => fields.insert(name.clone(), default.clone()),
+                        None => fields.remove(name),
+                    };
                 }
                 if let Some(value) = fields.get_mut(name) {
                     fill(value, below);

@@ -20,7 +20,7 @@ mod strategy;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-pub use defaults::with_defaults;
+pub use defaults::{schema, with_defaults};
 
 /// Every kind of ours, in the order in which a person would read them.
 #[must_use]

@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
+use etcd_warden::api::crd;
 use etcd_warden::api::restorejob::RestoreJob;
 use etcd_warden::checks::cases::{Case, read};
 use etcd_warden::checks::{Kind, judge};
-use etcd_warden::policy::{Action, File, Input, PolicySet, builtin_files, load};
+use etcd_warden::policy::{Action, File, Input, PolicySet, builtin_files, definition_faults, load};
+use etcd_warden::rules::definition;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
@@ -136,6 +138,14 @@ fn named(message: &str) -> Option<String> {
     Some(id(rest.split_once('\'')?.0))
 }
 
+/// What our reading of the definition has against an object.
+fn by_ours(kind: Kind, object: &Value) -> Vec<String> {
+    let object = crd::with_defaults(kind.group(), kind.name(), object.clone());
+    let shape = definition::faults(kind.group(), kind.name(), &object);
+    let rules = definition_faults(crd::schema(kind.group(), kind.name()).unwrap(), &object, None);
+    shape.into_iter().map(|fault| fault.field).chain(rules.into_iter().map(|(field, _)| field)).collect()
+}
+
 /// Rules that refuse with us only, cases that the API server sees otherwise, and why.
 fn differences() -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(tree().join("tests/it/control_plane/parity_differences.tsv")).unwrap();
@@ -227,6 +237,12 @@ async fn portable_rules_come_out_as_native_policies_do() {
                 if answer.refused.is_some() { Ok(answer) } else { Err("admitted".to_owned()) }
             })
             .await;
+        }
+        // Without a policy's name it is the definition that refuses, and nothing that passed it was refused by ours.
+        let by_definition = answer.refused.as_ref().is_some_and(|why| named(why).is_none());
+        let ours = by_ours(kind, &case.object);
+        if by_definition == ours.is_empty() {
+            failed.push(format!("{name}: by the definition: {:?}, by ours: {ours:?}", answer.refused));
         }
         match compare(name, case, &portable, &policies, &answer) {
             Ok(rules) => needed.extend(rules),

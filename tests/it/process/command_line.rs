@@ -250,6 +250,16 @@ fn check_judges_an_object_with_its_defaults() {
     for told in ["spec.options.restoreTimeoutSeconds: ten minutes", "spec.targetApplicationRef.name: not this one"] {
         assert!(out.contains(&format!("-:4: Deny: {told} (short.example)")), "{told}: {out}");
     }
+    // What the definition refuses is told with the rest: by its shape, and by its own rules.
+    let (code, out, _) = check(&GOOD.replace("replicas: 3", "replicas: many"), &[]);
+    assert_eq!(code, 1);
+    assert_eq!(places(&out, "spec.replicas"), ["-:4"], "{out}");
+    assert!(out.contains("(definition)"), "{out}");
+    let both = GOOD.replace("replicas: 3", "replicas: 1, tls: {peer: {}}");
+    let (code, out, _) = check(&both, &[]);
+    assert_eq!(code, 1);
+    assert!(out.contains("exactly one source of certificates") && out.contains("(definition)"), "{out}");
+
     // What is not ours is not completed, and passes.
     let foreign = job.replace("{name: b1}", "{name: elsewhere}\n  targetApplicationRef: {kind: Postgres, name: db}");
     assert_eq!(check(&foreign, &[]).0, 0, "{foreign}");
