@@ -7,14 +7,18 @@ use etcd_warden::api::backup::Backup;
 use etcd_warden::api::etcdcluster::EtcdCluster;
 use etcd_warden::api::etcdmember::EtcdMember;
 use etcd_warden::api::restorejob::RestoreJobStatus;
+use etcd_warden::api::strategy;
 use futures::StreamExt;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use object_store::ObjectStoreExt;
+use object_store::path::Path as ObjectPath;
 use serde_json::json;
 
 use super::restore_stage::{Stage, WITHIN, plane, releases};
+use crate::bed::api_server::Identity;
 use crate::bed::stand_in::Plane;
 use crate::bed::stand_in::plane::{S3_SECRET, s3};
 use crate::bed::wait_for;
@@ -58,7 +62,7 @@ async fn rolled_back(stage: &Stage<'_>, job: &str, old: &EtcdCluster, said: &str
     assert_eq!(stage.suspended().await, Some(false), "{job}");
 }
 
-/// R1, R5: what is wrong with the stored object, its credentials, the Backup or the target version is found out before
+/// R1, R3, R5: what is wrong with the stored object, its credentials, the Backup, or the room for it is found out before
 /// anything is touched.
 #[tokio::test]
 async fn what_is_wrong_before_the_deletion_leaves_the_cluster_alone() {
@@ -90,6 +94,13 @@ async fn what_is_wrong_before_the_deletion_leaves_the_cluster_alone() {
     left_alone(&stage, "revoked", &old, "StoreAuthFailed").await;
     let good = json!({"data": good.data});
     secrets.patch(S3_SECRET, &PatchParams::default(), &Patch::Merge(good)).await.unwrap();
+
+    // R3: what the quota cannot hold, the target's edited spec says, not the object.
+    let quota = |quota: Option<i64>| Patch::Merge(json!({"spec": {"options": {"quotaBackendBytes": quota}}}));
+    stage.clusters().patch("etcd", &PatchParams::default(), &quota(Some(10_000))).await.unwrap();
+    stage.ask("too-large", &json!({"dryRun": true})).await;
+    left_alone(&stage, "too-large", &old, "quotaBackendBytes of EtcdCluster etcd is 10000").await;
+    stage.clusters().patch("etcd", &PatchParams::default(), &quota(None)).await.unwrap();
 
     // Once all is well again, the very same Backup restores.
     stage.ask("well", &json!({})).await;
@@ -171,24 +182,153 @@ async fn what_goes_wrong_after_the_deletion_is_rolled_back() {
     rolled_back(&stage, "imageless", &old, "did not end within 40 s").await;
 }
 
-/// R11: a restored etcd whose content is not what was rehearsed is no success: the object is swapped for another whole
-/// snapshot after the rehearsal.
+/// R1, R11: an object that is swapped for another whole snapshot after the rehearsal is refused before an etcd boots on it,
+/// by its recorded checksum; where none is on record, by the proof.
 #[tokio::test]
 async fn data_that_the_proof_refuses_is_rolled_back() {
     let plane = plane().await;
     let _serve = plane.serve(&[]).await;
-    let (stage, old) = ready(&plane).await;
+    let (stage, mut old) = ready(&plane).await;
     let store = s3().await.store(&stage.namespace);
     let first = store.list(None).next().await.unwrap().unwrap().location;
+    let whole = store.get(&first).await.unwrap().bytes().await.unwrap();
     let other = snapshot_of_other_data(&stage).await;
-    stage.ask("refused", &json!({"safetySnapshot": "Never"})).await;
+    swapped_after_the_rehearsal(&stage, "summed", &first, &other).await;
+    rolled_back(&stage, "summed", &old, "ChecksumMismatch").await;
+
+    store.put(&first, whole.into()).await.unwrap();
+    old = stage.ready_cluster().await;
+    let unknown = json!({"status": {"artifact": {"checksum": null, "sizeBytes": null}}});
+    let backups: Api<Backup> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    backups.patch("b", &PatchParams::default(), &Patch::Merge(unknown)).await.unwrap();
+    swapped_after_the_rehearsal(&stage, "refused", &first, &other).await;
+    rolled_back(&stage, "refused", &old, "the proof failed").await;
+}
+
+async fn swapped_after_the_rehearsal(stage: &Stage<'_>, job: &str, object: &ObjectPath, other: &[u8]) {
+    stage.ask(job, &json!({"safetySnapshot": "Never"})).await;
+    reaches(stage, job, "Preflighted").await;
+    s3().await.store(&stage.namespace).put(object, other.to_vec().into()).await.unwrap();
+}
+
+async fn reaches(stage: &Stage<'_>, job: &str, step: &str) {
     stage
-        .wait("refused", "is rehearsed", |status| {
-            status.conditions.iter().flatten().any(|condition| condition.type_ == "Preflighted")
+        .wait(job, &format!("reaches {step}"), |status| {
+            status.conditions.iter().flatten().any(|condition| condition.type_ == step)
         })
         .await;
-    store.put(&first, other.into()).await.unwrap();
-    rolled_back(&stage, "refused", &old, "the proof failed").await;
+}
+
+/// R5, R13: the strategy edited in the middle changes nothing; the target edited before it is recorded comes back as it
+/// was edited, or is left alone; later the guard keeps others from editing it.
+#[tokio::test]
+async fn what_is_edited_in_the_middle_is_kept_refused_or_of_no_account() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    let merge = PatchParams::default();
+    let strategies: Api<strategy::Etcd> = Api::all(stage.client.clone());
+    let good = strategies.get(&stage.namespace).await.unwrap().spec.template.destination.s3.unwrap();
+    let edit = |bucket: &str| Patch::Merge(json!({"spec": {"template": {"destination": {"s3": {"bucket": bucket}}}}}));
+    stage.ask("strategy", &json!({})).await;
+    reaches(&stage, "strategy", "Validated").await;
+    strategies.patch(&stage.namespace, &merge, &edit("elsewhere")).await.unwrap();
+    restored(&stage, "strategy", &old).await;
+    strategies.patch(&stage.namespace, &merge, &edit(&good.bucket)).await.unwrap();
+
+    stage.write_later().await;
+    stage.ask("early", &json!({"safetySnapshot": "Never"})).await;
+    reaches(&stage, "early", "Validated").await;
+    let label = Patch::Merge(
+        json!({"metadata": {"labels": {"edited": "early"}}, "spec": {"options": {"snapshotCount": 5000}}}),
+    );
+    stage.clusters().patch("etcd", &merge, &label).await.unwrap();
+    let status = stage.end("early").await;
+    // Unless the edit came right between the recording and the deletion, which leaves the cluster alone.
+    let new = stage.ready_cluster().await;
+    let count = new.spec.options.as_ref().and_then(|options| options.snapshot_count);
+    assert_eq!((new.labels()["edited"].as_str(), count), ("early", Some(5000)));
+    match told(&status) {
+        ("Succeeded", _) => assert_eq!(stage.is_old().await, Ok(true)),
+        ("Failed", message) => assert!(message.contains("was edited"), "{message}"),
+        other => panic!("{other:?}"),
+    }
+
+    let old = stage.ready_cluster().await;
+    if stage.is_old().await == Ok(true) {
+        stage.write_later().await;
+    }
+    // Without an image the new cluster waits, guarded.
+    let image = format!("quay.io/coreos/etcd:v{}", old.spec.version);
+    stage.ask("late", &json!({"safetySnapshot": "Never"})).await;
+    reaches(&stage, "late", "VolumeKept").await;
+    plane.kubelet.withdraw_image(&image);
+    reaches(&stage, "late", "Recreated").await;
+    let edit = Patch::Merge(json!({"spec": {"options": {"snapshotCount": 6000}}}));
+    let denied = somebody(&stage).await.patch("etcd", &merge, &edit).await.unwrap_err().to_string();
+    plane.kubelet.offer_image(&image);
+    assert!(denied.contains("late"), "{denied}");
+    restored(&stage, "late", &old).await;
+}
+
+/// The clusters in the hands of somebody who may do anything and is not us.
+async fn somebody(stage: &Stage<'_>) -> Api<EtcdCluster> {
+    let who = Identity::User { name: "somebody".to_owned(), groups: vec!["system:masters".to_owned()] };
+    Api::namespaced(stage.plane.api.client_as(&who).await, &stage.namespace)
+}
+
+/// R17: a Pod whose node is lost is named with its node and what to do, and the restore goes on when the node is back.
+#[tokio::test]
+async fn a_pod_on_a_lost_node_is_named() {
+    let plane = plane().await;
+    let _serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let pod = stage.pod().await.unwrap().name_any();
+    let hold = json!({"metadata": {"finalizers": ["test.io/hold"]}});
+    pods.patch(&pod, &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
+    stage.ask("lost", &json!({"safetySnapshot": "Never"})).await;
+    reaches(&stage, "lost", "VolumeKept").await;
+    plane.kubelet.set_node_ready(false).await;
+    let waiting = stage
+        .wait("lost", "names Pod and node", |status| {
+            status.conditions.iter().flatten().any(|condition| condition.reason == "NodeLost")
+        })
+        .await;
+    let ready = waiting.conditions.iter().flatten().find(|condition| condition.type_ == "Ready").unwrap();
+    assert!(ready.message.contains(&format!("Pod {pod} ")) && ready.message.contains("stand-in"), "{}", ready.message);
+    plane.kubelet.set_node_ready(true).await;
+    let free = json!({"metadata": {"finalizers": null}});
+    pods.patch(&pod, &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+    restored(&stage, "lost", &old).await;
+}
+
+/// R10: an empty cluster that something renders past the guard in the middle of a restore is deleted, and the restored one
+/// takes its place.
+#[tokio::test]
+async fn an_empty_cluster_that_is_rendered_meanwhile_makes_room() {
+    let plane = plane().await;
+    let serve = plane.serve(&[]).await;
+    let (stage, old) = ready(&plane).await;
+    stage.ask("r", &json!({"safetySnapshot": "Never"})).await;
+    reaches(&stage, "r", "VolumeKept").await;
+    // Nobody is asked: neither we nor the configuration that names us are there.
+    serve.process.kill().await;
+    let hooks: Api<ValidatingWebhookConfiguration> = Api::all(stage.client.clone());
+    hooks.delete("etcd-warden", &DeleteParams::default()).await.unwrap();
+    let clusters = stage.clusters();
+    if clusters.get_opt("etcd").await.unwrap().is_some_and(|cluster| cluster.uid() == old.uid()) {
+        clusters.delete("etcd", &DeleteParams::background()).await.unwrap();
+    }
+    stage.gone(&old).await;
+    if clusters.get_opt("etcd").await.unwrap().is_none() {
+        let mut empty = EtcdCluster::new("etcd", old.spec.clone());
+        empty.spec.bootstrap = None;
+        clusters.create(&PostParams::default(), &empty).await.unwrap();
+    }
+    plane.release_lease().await;
+    let _serve = plane.serve(&[]).await;
+    restored(&stage, "r", &old).await;
 }
 
 /// A whole, sound snapshot of what is there now.

@@ -38,6 +38,15 @@ async fn what_was_backed_up_comes_back_and_what_came_later_is_gone() {
     assert!(rehearsed.contains("1 keys"), "{rehearsed}");
     let hash = rehearsed.split("hash ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(condition(&done, "Verified").2.contains(&format!("hash {hash} as rehearsed")), "{done:?}");
+    let proof = done.proof.clone().unwrap();
+    let (found, live) = (proof.rehearsed.unwrap(), proof.live.unwrap());
+    assert_eq!((found.hash_kv, found.keys), (i64::from_str_radix(hash, 16).ok(), Some(1)), "{done:?}");
+    assert_eq!((live.hash_kv, live.members, live.replicas), (found.hash_kv, Some(1), Some(1)), "{done:?}");
+    let progress = done.progress.clone().unwrap();
+    assert!(progress.snapshot_bytes > Some(0) && progress.safety_snapshot_bytes > Some(0), "{done:?}");
+    assert!(progress.rehearsed_bytes > Some(0) && progress.rehearsed_bytes == progress.restored_bytes, "{done:?}");
+    assert!(done.outage_seconds.is_some_and(|seconds| seconds < 60), "{done:?}");
+    assert!(done.plan.as_ref().is_some_and(|plan| plan.replicas == Some(1) && plan.steps.is_some()), "{done:?}");
     assert_eq!(condition(&done, "SafetySnapshotTaken").1, "SafetySnapshotStored");
     assert_eq!(condition(&done, "VolumeKept").1, "VolumesKept");
 
