@@ -54,7 +54,7 @@ fn path(object: &Value, pointer: &str) -> String {
     let mut path = String::new();
     for segment in pointer.split('/').skip(1) {
         let name = segment.replace("~1", "/").replace("~0", "~");
-        path += &if let Some(Value::Array(items)) = here {
+        let step = if let Some(Value::Array(items)) = here {
             here = name.parse::<usize>().ok().and_then(|at| items.get(at));
             format!("[{name}]")
         } else {
@@ -65,6 +65,7 @@ fn path(object: &Value, pointer: &str) -> String {
                 (false, false) => format!(".{name}"),
             }
         };
+        path.push_str(&step);
     }
     path
 }
