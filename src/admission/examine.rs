@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::defaults;
 use crate::api::crd;
-use crate::checks::{Change, Identity, Kind, Known, Lookup, Operation, Verdict, judge, view};
+use crate::checks::{Change, Identity, Kind, Known, Lookup, Operation, Verdict, judge, value_at, view};
 use crate::policy::yaml::{self, Lines};
 use crate::policy::{Action, Finding, PolicySet, definition_faults};
 use crate::rules::definition;
@@ -146,19 +146,38 @@ impl Examination<'_> {
 }
 
 /// What the API server refuses before it asks anybody, except where we say it in our own words. It asks nobody then; here
-/// everything is told at once.
+/// everything is told at once. What a change left as it was is let be, as there.
 fn by_definition(kind: Kind, object: &Value, old: Option<&Value>, verdict: &mut Verdict) {
-    let Some(schema) = crd::schema(kind.group(), kind.name()) else { return };
-    let shape =
-        definition::faults(kind.group(), kind.name(), object).into_iter().map(|fault| (fault.field, fault.message));
-    let mut faults: Vec<(String, String)> = shape.collect();
-    // Rules are about objects of the right shape.
-    if faults.is_empty() {
-        faults = definition_faults(schema, object, old);
+    let mut faults = definition_of(kind, object, old);
+    if let Some(old) = old {
+        let before = definition_of(kind, old, None);
+        faults.retain(|fault| !(before.contains(fault) && is_untouched(&fault.0, old, object)));
     }
     let said: Vec<String> = verdict.with(Action::Deny).map(|finding| finding.field().to_owned()).collect();
     let new = faults.into_iter().filter(|(field, _)| !said.contains(field));
     verdict.findings.splice(0..0, new.map(|(field, message)| Finding::deny(DEFINITION, &field, message)));
+}
+
+/// What a kind's definition has against an object: field and message.
+fn definition_of(kind: Kind, object: &Value, old: Option<&Value>) -> Vec<(String, String)> {
+    let shape = definition::faults(kind.group(), kind.name(), object);
+    if shape.is_empty() {
+        let schema = crd::schema(kind.group(), kind.name());
+        // Rules are about objects of the right shape.
+        return schema.map(|schema| definition_faults(schema, object, old)).unwrap_or_default();
+    }
+    shape.into_iter().map(|fault| (fault.field, fault.message)).collect()
+}
+
+/// Whether a change left a field as it was; of one that is not there, what it would stand in.
+fn is_untouched(field: &str, old: &Value, new: &Value) -> bool {
+    let held = if value_at(new, field).is_some() {
+        field
+    } else {
+        let end = if field.ends_with(']') { field.rfind('[') } else { field.rfind('.') };
+        &field[..end.unwrap_or_default()]
+    };
+    if held.is_empty() { old == new } else { value_at(old, held) == value_at(new, held) }
 }
 
 impl Examined<'_> {

@@ -24,6 +24,7 @@ pub use change::{Change, Identity, Operation};
 pub use coordinates::rendered;
 pub use kind::Kind;
 pub use lookup::{Known, Lookup, Nothing, Objects};
+pub use ratchet::value as value_at;
 pub use relation::{Relation, relation};
 pub use rules::{RULES, Rule};
 pub use strategy::stand_in_application;

@@ -47,7 +47,8 @@ pub(super) fn apply(change: &Change<'_>, findings: &mut Vec<Finding>, find: impl
 }
 
 /// The value at a field path. A path that cannot be followed is absent.
-fn value<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+#[must_use]
+pub fn value<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let mut steps = segments(path)?.into_iter();
     let found = steps.try_fold(object, |here, step| match step {
         Segment::Field(name) => here.get(name),
