@@ -66,7 +66,9 @@ impl Scene {
 
     /// Makes the cluster.
     pub async fn create(&self, replicas: i32, more: &Value) {
-        let mut spec = json!({"replicas": replicas, "version": Version::V3_6.number(), "storage": {"size": "256Mi"}});
+        // The clusters of all tests stand side by side: with what is asked for by default they would fill the node.
+        let mut spec = json!({"replicas": replicas, "version": Version::V3_6.number(), "storage": {"size": "256Mi"},
+            "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}}});
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }
