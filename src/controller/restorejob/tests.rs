@@ -2,7 +2,9 @@
 //! be done twice, and the world moves on by itself in between.
 
 mod back;
+mod before;
 mod invariants;
+mod purge;
 mod rivals;
 mod world;
 
@@ -11,8 +13,8 @@ use serde_json::json;
 
 use self::world::{Turn, World, cluster, crash_at, disturbances, never, start};
 use super::decide::{Verdict, decide, is_finished};
+use super::observe::Lost;
 use super::observe::volumes::Standing;
-use super::observe::{Lost, Recreation, Remnant};
 use crate::api::names::warden;
 use crate::api::restorejob::reason;
 use crate::checks::Known;
@@ -100,70 +102,6 @@ fn a_job_deleted_at_any_moment_leaves_old_data_or_restored_data() {
     }
 }
 
-#[test]
-fn nothing_is_touched_when_the_rehearsal_or_the_re_creation_would_fail() {
-    let mut failed = World::new();
-    failed.rehearsal_ends = Some("ChecksumMismatch: other bytes".to_owned());
-    let mut refused = World::new();
-    refused.recreation = Recreation::Refused("quota exceeded".to_owned());
-    let mut unsafe_ = World::with(json!({"safetySnapshot": "Always"}));
-    unsafe_.snapshot_ends = "Failed";
-    for (mut world, expected) in
-        [(failed, "ChecksumMismatch"), (refused, "quota exceeded"), (unsafe_, "no snapshot of the old cluster")]
-    {
-        world.run(never);
-        assert_eq!(world.phase(), "Failed");
-        assert!(world.message().contains(expected) && world.message().contains("not touched"), "{}", world.message());
-        assert_eq!(world.uid(), "old");
-        assert!(!world.log.contains(&"delete-cluster") && !world.log.contains(&"keep-volume"));
-    }
-}
-
-#[test]
-fn what_the_rules_refuse_never_begins() {
-    let mut world = World::new();
-    world.against_the_rules = Some("spec.backupRef.name: is wrong".to_owned());
-    world.run(never);
-    assert_eq!(world.phase(), "Failed");
-    assert!(world.message().contains("refused: spec.backupRef.name: is wrong"), "{}", world.message());
-    assert!(!world.log.contains(&"inputs"), "{:?}", world.log);
-}
-
-#[test]
-fn a_dry_run_ends_after_the_rehearsal() {
-    let mut world = World::with(json!({"dryRun": true}));
-    world.run(never);
-    assert_eq!(world.phase(), "Succeeded");
-    assert!(world.message().starts_with("dry run, nothing was changed"), "{}", world.message());
-    assert!(!world.log.contains(&"suspend") && !world.log.contains(&"take-snapshot"));
-}
-
-#[test]
-fn a_safety_snapshot_is_skipped_where_none_can_be_had_and_that_is_said() {
-    let mut dead = World::new();
-    dead.cluster.as_mut().unwrap().data["status"] = json!({});
-    let mut fails = World::new();
-    fails.snapshot_ends = "Failed";
-    let never_wanted = World::with(json!({"safetySnapshot": "Never"}));
-    for (mut world, said) in [(dead, "not available"), (fails, "it has not begun"), (never_wanted, "not asked for")] {
-        world.run(never);
-        assert_eq!(world.phase(), "Succeeded");
-        assert!(world.message().contains("no snapshot of the old data") && world.message().contains(said));
-    }
-}
-
-#[test]
-fn an_edit_between_capture_and_deletion_stops_the_restore() {
-    let mut world = World::new();
-    world.run_until("kept");
-    world.cluster.as_mut().unwrap().data["spec"]["replicas"] = json!(5);
-    world.run(never);
-    assert_eq!(world.phase(), "Failed");
-    assert!(world.message().contains("was edited") && world.message().contains("left standing"), "{}", world.message());
-    assert_eq!((world.uid(), world.volume), ("old", Standing::Owned));
-    assert_eq!(world.cluster.unwrap().data["spec"]["replicas"], 5);
-}
-
 /// R10: a suspend that somebody lifts is put back before anything else, and at the end the release is as found.
 #[test]
 fn a_lifted_suspend_is_put_back() {
@@ -193,20 +131,6 @@ fn a_release_that_was_suspended_before_stays_so() {
     assert!(!world.log.contains(&"suspend") && !world.log.contains(&"resume"));
 }
 
-/// R11: another cluster of the same name is not taken for the restored one.
-#[test]
-fn a_cluster_of_anothers_making_is_no_success() {
-    let mut world = World::new();
-    world.run_until("created");
-    let mut stranger = cluster();
-    stranger.metadata.uid = Some("stranger".to_owned());
-    world.cluster = Some(stranger);
-    world.run_for(3600 * 2);
-    assert_eq!(world.phase(), "Running");
-    assert!(!world.has("verified") && !world.deleted.contains(&"stranger".to_owned()));
-    assert_eq!(world.job.status.as_ref().unwrap().step.as_deref(), Some("Blocked"));
-}
-
 #[test]
 fn a_quorum_that_is_proven_is_a_success_and_what_is_missing_is_said() {
     let mut world = World::new();
@@ -227,41 +151,6 @@ fn a_quorum_that_is_proven_is_a_success_and_what_is_missing_is_said() {
     one.run_until("created");
     one.run_for(60);
     assert!(!one.has("verified"), "one of three is no quorum");
-}
-
-#[test]
-fn the_revision_is_raised_beyond_all_that_was_seen_alive() {
-    for (options, expected) in [
-        (json!({}), Some(OLD_OVER_BACKUP + 1_000_000)),
-        (json!({"revisionBump": "Off"}), None),
-        (json!({"revisionBump": 5}), Some(5)),
-    ] {
-        let mut world = World::with(options);
-        // A raise that is too small is found out before anything is touched.
-        world.old_revision = if expected == Some(5) { 44 } else { 100 };
-        world.run(never);
-        assert_eq!(world.phase(), "Succeeded", "{}", world.message());
-        let annotations = world.cluster.as_ref().unwrap().annotations().clone();
-        let raised = annotations.get(warden::REVISION_BUMP).map(|bump| bump.parse::<i64>().unwrap());
-        assert_eq!(raised, expected);
-    }
-}
-
-/// The old cluster's revision less the Backup's.
-const OLD_OVER_BACKUP: i64 = 60;
-
-#[test]
-fn a_rehearsal_that_clients_have_outrun_is_repeated() {
-    let mut world = World::new();
-    world.run_until("capture");
-    world.old_revision = 3_000_000;
-    // The rehearsal that is looked at now is the next one.
-    world.rehearsal = Known::Absent;
-    world.run(never);
-    assert_eq!(world.phase(), "Succeeded", "{}", world.message());
-    assert_eq!(world.facts().preflights.len(), 2);
-    let annotations = world.cluster.as_ref().unwrap().annotations().clone();
-    assert_eq!(annotations[warden::REVISION_BUMP], (3_000_000 - 40 + 1_000_000).to_string());
 }
 
 #[test]
@@ -326,39 +215,6 @@ fn an_unfinished_restore_without_a_job_is_waited_for() {
         matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::RESTORE_IN_PROGRESS),
         "{plan:?}"
     );
-}
-
-#[test]
-fn a_paused_cluster_and_one_in_memory_are_refused_before_anything() {
-    for (pointer, value, said) in
-        [("replicas", json!(0), "paused"), ("storage", json!({"medium": "Memory"}), "in memory")]
-    {
-        let mut world = World::new();
-        world.cluster.as_mut().unwrap().data["spec"][pointer] = value;
-        world.run(never);
-        assert_eq!(world.phase(), "Failed");
-        assert!(world.message().contains(said), "{}", world.message());
-        assert!(!world.log.contains(&"start-preflight"));
-    }
-}
-
-/// R7: a member that nobody serves any more does not hold the name for ever.
-#[test]
-fn a_member_without_anybody_to_serve_it_is_freed() {
-    let mut world = World::new();
-    world.run_until("kept");
-    world.goes = 200;
-    while world.deleted.is_empty() {
-        world.step(&mut never);
-    }
-    world.remains.members[0].going_since = Some(world.now);
-    world.remains.members[0].finalizers = vec!["etcd-operator.cozystack.io/member-cleanup".to_owned()];
-    world.run_for(55);
-    assert!(!world.log.contains(&"free-member"));
-    world.run_for(10);
-    assert!(world.log.contains(&"free-member"));
-    world.run(never);
-    assert_eq!(world.phase(), "Succeeded");
 }
 
 #[test]
@@ -466,146 +322,4 @@ fn the_recorded_checksum_is_handed_to_whoever_restores() {
     world.turns.insert(1, Turn::Hopeless);
     world.run_until("created-2");
     assert_eq!(sum(&world).as_deref(), Some("cd"));
-}
-
-/// R3: what the volume or the quota cannot hold is refused before anything is touched, whether the size was recorded or
-/// is only found by the rehearsal, and in a dry run, too.
-#[test]
-fn a_snapshot_that_does_not_fit_is_refused_before_anything() {
-    for dry in [false, true] {
-        for (spec, said) in [
-            (json!({"storage": {"size": "5k"}}), "7000 bytes, and storage.size of EtcdCluster etcd is 5k (5000 bytes)"),
-            (json!({"storage": {"size": "20k"}}), "20480 bytes, and storage.size of EtcdCluster etcd is 20k (20000"),
-            (json!({"options": {"quotaBackendBytes": 10_000}}), "20480 bytes, and options.quotaBackendBytes"),
-        ] {
-            let mut world = World::with(json!({"dryRun": dry}));
-            for (key, value) in spec.as_object().unwrap() {
-                world.cluster.as_mut().unwrap().data["spec"][key] = value.clone();
-            }
-            world.run(never);
-            assert_eq!((world.phase(), world.uid()), ("Failed", "old"));
-            assert!(world.message().contains(said) && world.message().contains("not touched"), "{}", world.message());
-            assert!(!world.log.contains(&"suspend") && !world.log.contains(&"take-snapshot"), "{:?}", world.log);
-        }
-    }
-}
-
-/// A cluster that is edited between the rehearsal and the capture is judged again, and rehearsed again where its etcd is
-/// another one.
-#[test]
-fn an_edit_between_rehearsal_and_capture_is_looked_at_again() {
-    let mut paused = World::new();
-    paused.run_until("suspended");
-    paused.cluster.as_mut().unwrap().data["spec"]["replicas"] = json!(0);
-    paused.run(never);
-    assert_eq!((paused.phase(), paused.uid()), ("Failed", "old"));
-    assert!(paused.message().contains("paused") && paused.message().contains("not touched"), "{}", paused.message());
-
-    let mut upgraded = World::new();
-    upgraded.run_until("suspended");
-    upgraded.cluster.as_mut().unwrap().data["spec"]["version"] = json!("3.6.16");
-    upgraded.run_until("capture");
-    upgraded.rehearsal = Known::Absent;
-    upgraded.run(never);
-    assert_eq!(upgraded.phase(), "Succeeded", "{}", upgraded.message());
-    let facts = upgraded.facts();
-    let versions: Vec<_> = facts.preflights.values().map(|preflight| preflight.fact.version.as_deref()).collect();
-    assert_eq!(versions, [Some("3.6.11"), Some("3.6.16")]);
-}
-
-/// A Pod whose node is lost is told with what a person can do, and at the end of the time a person decides.
-#[test]
-fn a_pod_on_a_lost_node_is_never_waited_for_silently() {
-    let mut world = World::with(json!({"restoreTimeoutSeconds": 300}));
-    world.run_until("kept");
-    world.goes = 1_000_000;
-    world.step(&mut never);
-    world.remains.pods = vec![Remnant {
-        name: "etcd-a".to_owned(),
-        owner_uid: "m".to_owned(),
-        going_since: Some(world.now),
-        lost_on: Some("n1".to_owned()),
-        ..Remnant::default()
-    }];
-    let early = world.run_for(30);
-    assert!(matches!(&early.verdict, Verdict::Waiting { reason, .. } if *reason == reason::PURGING), "{early:?}");
-    let late = world.run_for(60);
-    match &late.verdict {
-        Verdict::Waiting { reason: reason::NODE_LOST, message } => {
-            assert!(
-                message.contains("Pod etcd-a") && message.contains("node n1") && message.contains("out-of-service")
-            );
-        }
-        other => panic!("{other:?}"),
-    }
-    // Old data could be put back only where the name is free: a person is asked when all time is over.
-    let end = world.run_for(2_000);
-    match &end.verdict {
-        Verdict::Waiting { reason: reason::BLOCKED, message } => assert!(message.contains("node n1"), "{message}"),
-        other => panic!("{other:?}"),
-    }
-    // Once the Pod is gone the old data comes back by itself.
-    world.goes = 0;
-    world.job.annotations_mut().insert(warden::UNBLOCK.to_owned(), "Retry".to_owned());
-    world.run(never);
-    assert_eq!(world.phase(), "Failed");
-    assert!(world.message().starts_with("rolled back"), "{}", world.message());
-}
-
-/// With the cluster and all members gone there is nobody left who could take the Pod of a lost node away.
-#[test]
-fn a_lost_pod_without_a_cluster_is_left_and_named() {
-    let mut world = World::new();
-    world.cluster = None;
-    let pod = |name: &str, uid: &str| Remnant {
-        name: name.to_owned(),
-        owner_uid: uid.to_owned(),
-        going_since: Some(start()),
-        ..Remnant::default()
-    };
-    let lost = Remnant { lost_on: Some("n1".to_owned()), ..pod("etcd-a", "m") };
-    world.remains =
-        super::observe::Remains { members: Vec::new(), pods: vec![lost], claims: vec![pod("data-etcd-a", "m")] };
-    let object = serde_json::to_value(cluster()).unwrap();
-    world.lost = Known::Found(Lost { object, found_in: "ControllerRevision x".to_owned() });
-    world.run_until("purge-intent");
-    world.run_for(10);
-    assert!(!world.has("purged"), "not before it is overdue");
-    world.run_until("purged");
-    assert_eq!(world.facts().purged[&0].fact.left, ["etcd-a"]);
-}
-
-/// R10: an empty cluster that was rendered meanwhile makes room; anything else under the name is left to a person.
-#[test]
-fn an_empty_newcomer_makes_room_and_nothing_else_does() {
-    let newcomer = |data: serde_json::Value, annotation: Option<&str>| {
-        let mut stranger = cluster();
-        stranger.metadata.uid = Some("stranger".to_owned());
-        stranger.data["status"] = data;
-        if let Some(annotation) = annotation {
-            stranger.annotations_mut().insert(annotation.to_owned(), "r".to_owned());
-        }
-        stranger
-    };
-    let formed_and_empty = json!({"clusterID": "1", "revision": 1, "readyMembers": 1});
-    for (name, stranger, makes_room) in [
-        ("never formed", newcomer(json!({}), None), true),
-        ("empty", newcomer(formed_and_empty.clone(), None), true),
-        ("written to", newcomer(json!({"clusterID": "1", "revision": 2, "readyMembers": 1}), None), false),
-        ("silent", newcomer(json!({"clusterID": "1"}), None), false),
-        ("on purpose", newcomer(formed_and_empty, Some(warden::IGNORE_RESTORE)), false),
-    ] {
-        let mut world = World::with(json!({"restoreTimeoutSeconds": 60}));
-        world.run_until("purged");
-        world.cluster = Some(stranger);
-        if makes_room {
-            world.run(never);
-            assert_eq!((world.phase(), world.uid()), ("Succeeded", "new0"), "{name}: {}", world.message());
-            assert_eq!(world.deleted, ["old", "stranger"], "{name}");
-        } else {
-            world.run_for(200);
-            assert_eq!((world.phase(), world.uid()), ("Running", "stranger"), "{name}");
-            assert_eq!(world.job.status.as_ref().unwrap().step.as_deref(), Some("Blocked"), "{name}");
-        }
-    }
 }

@@ -80,6 +80,7 @@ async fn forward(listener: TcpListener, ready: Arc<Mutex<Vec<SocketAddr>>>) {
         turn += 1;
         tokio::spawn(async move {
             let Ok(mut server) = TcpStream::connect(address).await else { return };
+            // Either end may hang up at any time, which is what a balancer passes on.
             let _ = copy_bidirectional(&mut client, &mut server).await;
         });
     }

@@ -237,7 +237,7 @@ impl Connection {
         };
         match fault {
             Some(HttpFault::LoseAnswer) => {
-                // The whole answer, so that the server has surely done its work.
+                // The whole answer, so that the server has surely done its work; one that breaks off is lost all the same.
                 let _ = answer.into_body().collect().await;
                 self.hang_up().await
             }

@@ -58,27 +58,27 @@ async fn a_restore_ends_well_whatever_happens_to_a_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes long: every fault at every write"]
+#[ignore = "hours, every fault at every write: make crash-matrix"]
 async fn whole_clusters() {
     let matrix = Matrix { story: cluster::Grow, faults: &Fault::ALL };
     matrix.run_side_by_side(Selection::All, AT_ONCE).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes long: every fault at every write"]
+#[ignore = "hours, every fault at every write: make crash-matrix"]
 async fn whole_snapshots() {
     let matrix = Matrix { story: snapshot::Take, faults: &Fault::ALL };
     matrix.run_side_by_side(Selection::All, AT_ONCE).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes long: every fault at every write"]
+#[ignore = "hours, every fault at every write: make crash-matrix"]
 async fn whole_restores() {
     restore::run(&[Wish::Restored, Wish::Aborted], Selection::All).await;
 }
 
 #[tokio::test]
-#[ignore = "takes long: every fault at every write"]
+#[ignore = "hours, every fault at every write: make crash-matrix"]
 async fn whole_members() {
     let matrix = Matrix { story: member::BringUp, faults: &Fault::ALL };
     matrix.run(Selection::All).await;
