@@ -149,7 +149,9 @@ impl Examination<'_> {
 /// everything is told at once. What a change left as it was is let be, as there.
 fn by_definition(kind: Kind, object: &Value, old: Option<&Value>, verdict: &mut Verdict) {
     let mut faults = definition_of(kind, object, old);
-    if let Some(old) = old {
+    if let Some(old) = old
+        && !faults.is_empty()
+    {
         let before = definition_of(kind, old, None);
         faults.retain(|fault| !(before.contains(fault) && is_untouched(&fault.0, old, object)));
     }

@@ -36,7 +36,7 @@ pub(super) struct Metrics {
     pub(super) connections_refused: IntCounter,
     /// Connections that were closed to make room for others.
     pub(super) connections_evicted: IntCounter,
-    /// Whether the live configurations refuse what nobody answers for.
+    /// Whether the live configurations refuse what nobody answers for, and we are seen answering.
     pub(super) enforcing: IntGauge,
 }
 
@@ -95,7 +95,8 @@ impl Metrics {
             )?)?,
             enforcing: registry.register(IntGauge::new(
                 "etcd_warden_webhook_enforcing",
-                "1 while the webhook configuration is there with failure policy Fail, as this replica left it.",
+                "1 while the webhook configuration is there with failure policy Fail and this replica sees itself answer \
+                 through the API server.",
             )?)?,
         })
     }

@@ -79,7 +79,8 @@ impl Told {
         Ok(Self {
             errors: gauge(
                 "etcd_warden_policy_load_errors",
-                "Errors in the policy files as they are now; while there are any, the policies of before stay in force.",
+                "Errors in the policy files as they are now, and one more while parameters of theirs cannot be read; while \
+                 there are any, the policies of before stay in force.",
             )?,
             taken_up: gauge(
                 "etcd_warden_policy_load_timestamp_seconds",
@@ -191,7 +192,8 @@ impl Keeper {
     }
 
     /// Puts what was loaded in force, if its parameters were read: without them it would refuse what it should not. What
-    /// was in force before stays so until then, and goes on being asked: all replicas read the same files.
+    /// was in force before stays so until then, with the parameters that it had, and goes on being asked: all replicas
+    /// read the same files.
     fn put(&mut self) {
         if let Some(missing) = self.parameters.missing() {
             if self.started {

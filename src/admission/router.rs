@@ -69,6 +69,8 @@ pub(super) struct Service {
 pub(super) struct Turns {
     /// Bytes of large bodies, in KiB.
     large: Arc<Semaphore>,
+    /// The same of checks, which must not take it from the API server's reviews.
+    large_checks: Arc<Semaphore>,
     judged: Arc<Semaphore>,
     checked: Arc<Semaphore>,
 }
@@ -78,6 +80,7 @@ impl Default for Turns {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
             large: semaphore(LARGE_AT_A_TIME / KIB),
+            large_checks: semaphore(BODY_LIMIT / KIB),
             judged: semaphore(JUDGED_AT_A_TIME),
             checked: semaphore(CHECKED_AT_A_TIME),
         }
@@ -185,7 +188,7 @@ struct Refused(StatusCode, String);
 
 async fn answer(service: &Service, request: HttpRequest, question: Question) -> Result<Value, Refused> {
     require_readable(request.headers(), question)?;
-    let held = service.turns.read(request).await?;
+    let held = service.turns.read(request, question).await?;
     let size = held.bytes.len();
     if question == Question::Check {
         return answer_check(service, held).await;
@@ -232,7 +235,7 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 
 impl Turns {
     /// Reads a body. Of those that are not small, only so many are held at a time.
-    async fn read(&self, request: HttpRequest) -> Result<Held, Refused> {
+    async fn read(&self, request: HttpRequest, question: Question) -> Result<Held, Refused> {
         let told = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
         let mut stream = request.into_body().into_data_stream();
         let (mut kept, mut seen, mut place) = (Vec::new(), 0usize, None);
@@ -253,7 +256,7 @@ impl Turns {
                 continue;
             }
             if seen > INLINE && place.is_none() {
-                place = self.place(told.unwrap_or(BODY_LIMIT)).await;
+                place = self.place(told.unwrap_or(BODY_LIMIT), question).await;
             }
             kept.extend_from_slice(&chunk);
         }
@@ -263,9 +266,13 @@ impl Turns {
         Ok(Held { bytes: kept.into(), _place: place })
     }
 
-    async fn place(&self, size: usize) -> Option<OwnedSemaphorePermit> {
+    async fn place(&self, size: usize, question: Question) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(size.min(BODY_LIMIT).div_ceil(KIB)).unwrap_or(1);
-        self.large.clone().acquire_many_owned(kib).await.ok()
+        let places = match question {
+            Question::Validate | Question::Mutate => &self.large,
+            Question::Check => &self.large_checks,
+        };
+        places.clone().acquire_many_owned(kib).await.ok()
     }
 }
 

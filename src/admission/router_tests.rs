@@ -180,6 +180,13 @@ async fn large_bodies_are_held_few_at_a_time_and_small_ones_pass_them_by() {
     let (status, _) = post(&service, "/validate", "application/json", cluster_review("").to_string()).await;
     assert_eq!(status, StatusCode::OK);
     drop(all);
+    // Checks have a place of their own, and take none from reviews.
+    let checks = service.turns.large_checks.acquire_many(u32::try_from(BODY_LIMIT / KIB).unwrap()).await.unwrap();
+    let (status, _) = post(&service, "/check?timeout=0.2s", "application/json", large.clone()).await;
+    assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
+    let (status, _) = post(&service, "/validate", "application/json", large.clone()).await;
+    assert_eq!(status, StatusCode::OK);
+    drop(checks);
     let (status, _) = post(&service, "/validate", "application/json", large).await;
     assert_eq!(status, StatusCode::OK);
 }

@@ -142,7 +142,7 @@ pub enum Error {
 
 /// Serves until shutdown, and then until it is quiet.
 pub async fn serve(settings: Settings, parts: Parts, stop: CancellationToken) -> Result<(), Error> {
-    // All gates are there before anything is waited for: a part that is not known yet would not be missed.
+    // All gates of this part are there before it waits for anything: a part that is not known yet would not be missed.
     let gate = |name| parts.readiness.gate(name);
     let (certificate, answering) = (gate("certificate"), gate("serving"));
     let (around, parameters) = match parts.surroundings {

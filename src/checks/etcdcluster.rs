@@ -14,8 +14,6 @@ use crate::policy::{Basis, Cause, Finding};
 
 /// Name of the rule.
 pub(super) const GUARD: &str = "etcdcluster-guard";
-/// Annotation that overrides the guard of the RestoreJob that it names.
-const OVERRIDE: &str = IGNORE_RESTORE;
 
 pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec<Finding>) {
     if change.identity == Identity::Trusted || !touches_spec(change) {
@@ -60,14 +58,14 @@ fn guard(change: &Change<'_>, lookup: &dyn Lookup) -> Known<Arc<Value>> {
 
 fn guarded(change: &Change<'_>, job: &Value) -> Finding {
     let name = view::text(job, "/metadata/name");
-    let overridden = change.subject().and_then(|object| view::annotation(object, OVERRIDE)) == Some(name);
+    let overridden = change.subject().and_then(|object| view::annotation(object, IGNORE_RESTORE)) == Some(name);
     if change.operation == Operation::Delete {
         let message = format!("RestoreJob {name:?} is restoring this EtcdCluster right now; it will make it anew");
         return Finding::warn(GUARD, "", message);
     }
     if overridden {
         let message =
-            format!("annotation {OVERRIDE} overrides RestoreJob {name:?}, which is restoring this EtcdCluster");
+            format!("annotation {IGNORE_RESTORE} overrides RestoreJob {name:?}, which is restoring this EtcdCluster");
         return Finding::warn(GUARD, "spec", message);
     }
     let step = view::text(job, "/status/step");
@@ -78,7 +76,7 @@ fn guarded(change: &Change<'_>, job: &Value) -> Finding {
         format!(
             "RestoreJob {name:?} is restoring this EtcdCluster{at}, so that nobody else may make or change it now. Wait \
              for it to end, or abort it: kubectl -n {namespace} annotate restorejob {name} etcd-warden.io/abort=true. \
-             To override it, put annotation {OVERRIDE}: {name} on the EtcdCluster",
+             To override it, put annotation {IGNORE_RESTORE}: {name} on the EtcdCluster",
             namespace = change.namespace,
         ),
     )

@@ -35,8 +35,10 @@ pub(super) fn check(change: &Change<'_>, lookup: &dyn Lookup, findings: &mut Vec
     }
     let application = Application::at(object, "/spec/applicationRef");
     // An object that was ours and is moved away from etcd is asked about too, but is no longer ours to refuse.
-    if of_job(object, lookup) == Relation::Ours {
-        findings.extend(application.and_then(foreign));
+    match of_job(object, lookup) {
+        Relation::Ours => findings.extend(application.and_then(foreign)),
+        Relation::Undetermined => {}
+        Relation::Foreign => return,
     }
     findings.extend(class_faults(object, application, lookup));
     if let Some(application) = application.filter(Application::is_etcd)

@@ -53,7 +53,8 @@ pub trait Lookup: Send + Sync {
         &[]
     }
 
-    /// Work that the templates of this question may do together.
+    /// Work that templates may do together: of one whole question where the lookup is made for that question alone, as
+    /// for `/check`, else of whatever asks, anew each time.
     fn allowance(&self) -> Allowance {
         Allowance::of(RENDERINGS)
     }

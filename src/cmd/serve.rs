@@ -206,6 +206,8 @@ async fn in_cluster(
     let overview = metrics.register(Overview::new().map_err(Error::Metrics)?).map_err(Error::Metrics)?;
     let overview =
         AbortOnDropHandle::new(tokio::spawn(overview.run(client.clone(), context.settings.namespaces.clone())));
+    // Admission makes this gate again; until then a process that only knows its name is not ready.
+    let _serving = readiness.gate("serving");
     let identity = readiness.gate("identity");
     let found = settings.admission.in_cluster(&client, &settings.namespace, leases.clone(), &identity);
     // Finding out only reads: it can be given up at any point.

@@ -12,7 +12,7 @@ use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Context, ExecutionError, Value};
-use kube_cel::{ErrorKind, KubeCelExt, Validator};
+use kube_cel::{ErrorKind, KubeCelExt};
 use regex::Regex;
 use serde_json::Value as Json;
 
@@ -248,6 +248,7 @@ fn tree(expression: &IdedExpr) -> Tree {
         Expr::Unspecified => Tree::Other("an empty expression"),
     }
 }
+
 /// What the rules of a definition's schema (`x-kubernetes-validations`) have against an object: field and message. Rules
 /// that this engine cannot evaluate are left to the API server.
 #[must_use]
@@ -256,7 +257,7 @@ pub fn definition_faults(
     object: &serde_json::Value,
     old: Option<&serde_json::Value>,
 ) -> Vec<(String, String)> {
-    let Err(errors) = Validator::new().validate(schema, object, old) else { return Vec::new() };
+    let Err(errors) = kube_cel::validate(schema, object, old) else { return Vec::new() };
     let broken = errors.into_vec().into_iter().filter(|error| error.kind == ErrorKind::ValidationFailure);
     broken.map(|error| (error.field_path, error.message)).collect()
 }

@@ -81,7 +81,9 @@ impl Registration {
         let mut others = Others::default();
         let (mut told, mut again) = (String::new(), false);
         let mut state = self.install(&mut others).await;
-        self.await_guard().await;
+        if matches!(state, State::Kept { .. }) {
+            self.await_guard().await;
+        }
         self.gate.ready();
         let mut applied = Instant::now();
         while let State::Kept { enforcing } = state {

@@ -33,9 +33,7 @@ pub(super) fn form(seen: &Observed) -> Plan {
     match &seen.etcd {
         Asked::No => Plan::wait(Situation::Forming(waits_for(founder))),
         Asked::Failed(why) => Plan::wait(Situation::Forming(why.clone())).again(FAST),
-        Asked::Answered(etcd) if etcd.auth_is_on && !shape::wants_auth(&seen.cluster) => {
-            Plan::wait(Situation::AuthIsOn).again(SLOW)
-        }
+        Asked::Answered(etcd) if etcd.locked => Plan::wait(Situation::AuthIsOn).again(SLOW),
         Asked::Answered(etcd) => match alone(etcd, founder) {
             Ok(()) => Plan::wait(Situation::Formed(etcd.cluster_id)),
             Err(why) => Plan::wait(Situation::Forming(why)).again(SLOW),

@@ -135,13 +135,14 @@ pub enum Certificates {
 /// What etcd tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etcd {
-    /// Cluster id; zero where nobody can log in.
+    /// Cluster id.
     pub cluster_id: u64,
-    /// Members; none where nobody can log in.
+    /// Members.
     pub members: Vec<Listed>,
-    /// Whether it asks for a password; only asked of one that is about to form a cluster. Where the spec names a
-    /// password, that one has opened it.
+    /// Whether it asks for a password; only asked of one that is about to form a cluster.
     pub auth_is_on: bool,
+    /// Whether it asks for a password and the spec names none, so that it told nothing else.
+    pub locked: bool,
 }
 
 /// Everything that decides about a cluster.
@@ -299,7 +300,7 @@ async fn ask(reader: &Reader, seen: &Observed) -> Result<Etcd, access::Error> {
     let auth_is_on = forms && client.auth_is_on().await.map_err(access::Error::Etcd)?;
     if auth_is_on {
         if !shape::wants_auth(&seen.cluster) {
-            return Ok(Etcd { cluster_id: 0, members: Vec::new(), auth_is_on });
+            return Ok(Etcd { cluster_id: 0, members: Vec::new(), auth_is_on, locked: true });
         }
         let root = access::root(&reader.context.client, &seen.cluster).await?;
         client = dial_voter_as(reader, seen, root).await?;
@@ -314,7 +315,7 @@ async fn ask(reader: &Reader, seen: &Observed) -> Result<Etcd, access::Error> {
             is_learner: member.is_learner,
         })
         .collect();
-    Ok(Etcd { cluster_id, members, auth_is_on })
+    Ok(Etcd { cluster_id, members, auth_is_on, locked: false })
 }
 
 /// The entry of a member in etcd's list: by its id once it told, else by its peer URL.

@@ -246,8 +246,8 @@ fn lost(seen: &Observed, why: &str) -> Plan {
     }
 }
 
-/// Whether etcd crashes over and over, so that another restart will not help: the kubelet holds it back, after many
-/// restarts. The number alone says little, for it is of the Pod's whole life. Out of memory is not a matter of its data.
+/// Whether etcd crashes, is held back by the kubelet right now, and has been started again many times in its Pod's life:
+/// neither says much alone. Out of memory is not a matter of its data.
 #[must_use]
 pub fn looks_beyond_repair(seen: &Observed) -> bool {
     let lost = matches!(volume(seen), Volume::Lost(_));

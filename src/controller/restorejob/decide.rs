@@ -347,11 +347,13 @@ fn options(seen: &Observed) -> Options {
 }
 
 /// Whether the restore has come to its end. A final phase alone does not say so, for others may write one: once a restore
-/// has begun, its end is told together with the HelmRelease being as it was found.
+/// has begun, our own end is told with the phase, and not before the HelmRelease is as it was found.
 #[must_use]
 pub fn is_over(job: &RestoreJob, facts: &Facts) -> bool {
     let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let told = facts.resumed.is_some() && condition::is_true(conditions, Step::Resumed.word());
+    let ended = condition::find(conditions, reason::READY)
+        .is_some_and(|ready| [reason::RESTORE_COMPLETED, reason::RESTORE_FAILED].contains(&ready.reason.as_str()));
+    let told = facts.resumed.is_some() && condition::is_true(conditions, Step::Resumed.word()) && ended;
     is_finished(job) && facts.inputs.as_ref().is_none_or(|inputs| inputs.fact.options.dry_run || told)
 }
 

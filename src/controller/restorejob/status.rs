@@ -106,7 +106,9 @@ fn told(seen: &Observed, step: Step) -> (&'static str, String) {
         }
         Step::TargetPurged => {
             let left = facts.purged.get(&0).map(|purged| purged.fact.left.join(", ")).filter(|left| !left.is_empty());
-            let left = left.map(|left| format!(", but for Pod {left} on a node that is lost")).unwrap_or_default();
+            let left = left
+                .map(|left| format!(", but for Pod {left} and its volume, on a node that is lost"))
+                .unwrap_or_default();
             (reason::CLUSTER_PURGED, format!("the old EtcdCluster, its members, Pods and volumes are gone{left}"))
         }
         Step::Recreated => {

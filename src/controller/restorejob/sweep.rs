@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::facts::Inputs;
+use super::facts::{Fact, Inputs};
 use super::is_settled;
 use super::observe::is_going;
-use super::records::{Facts, Unreadable, restore_uid};
+use super::records::{Facts, Unreadable, read, restore_uid};
 use crate::api::common::APP_CLUSTER_NAME;
 use crate::api::names::{self, warden};
 use crate::api::restorejob::{RestoreJob, RestoreJobSpec};
@@ -146,16 +146,19 @@ pub(super) fn open(records: &[ControllerRevision]) -> BTreeMap<String, Open> {
             by_restore.entry(uid.clone()).or_default().push(record.clone());
         }
     }
-    let read = by_restore.into_iter().map(|(uid, records)| {
+    // One that came to its end is over, whatever else of it can still be read.
+    let is_resumed = |record: &ControllerRevision| matches!(read(record), Ok(Fact::Resumed(_)));
+    by_restore.retain(|_, records| !records.iter().any(is_resumed));
+    let found = by_restore.into_iter().map(|(uid, records)| {
         let namespace = records.first().and_then(ResourceExt::namespace);
         (uid, Open { namespace, facts: Facts::read(&records) })
     });
-    read.filter(|(_, open)| open.facts.as_ref().is_ok_and(is_open) || open.facts.is_err()).collect()
+    found.filter(|(_, open)| open.facts.as_ref().map_or(true, has_begun)).collect()
 }
 
-fn is_open(facts: &Facts) -> bool {
-    let begun = facts.inputs.as_ref().is_some_and(|inputs| !inputs.fact.options.dry_run);
-    begun && facts.resumed.is_none()
+/// Whether there is anything to bring to an end.
+fn has_begun(facts: &Facts) -> bool {
+    facts.inputs.as_ref().is_some_and(|inputs| !inputs.fact.options.dry_run)
 }
 
 /// RestoreJobs for the restores that have none any more, by the restore's UID; or why none can be made.
@@ -190,7 +193,7 @@ pub(super) fn heir(uid: &str, namespace: Option<String>, inputs: &Inputs, facts:
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{Fact, Resumed};
+    use super::super::facts::{Purged, Resumed};
     use super::super::records::record;
     use super::*;
 
@@ -208,7 +211,10 @@ mod tests {
             data.0 = serde_json::json!({"fact": "ofANewerVersion"});
         }
         let ended = record(&job("d"), &Fact::Resumed(Resumed {}));
-        let records = [begun("a"), begun("b"), newer, begun("c"), begun("d"), ended];
+        let mut unreadable = record(&job("e"), &Fact::Purged(Purged::default()));
+        unreadable.data.clone_from(&newer.data);
+        let over = record(&job("e"), &Fact::Resumed(Resumed {}));
+        let records = [begun("a"), begun("b"), newer, begun("c"), begun("d"), ended, begun("e"), unreadable, over];
         assert_eq!(open(&records).into_keys().collect::<Vec<_>>(), ["a", "b", "c"]);
         let found = orphans(&records, &BTreeSet::from(["a".to_owned()]));
         let told: Vec<(&str, bool)> = found.iter().map(|(uid, orphan)| (uid.as_str(), orphan.is_ok())).collect();

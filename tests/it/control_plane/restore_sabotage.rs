@@ -44,14 +44,6 @@ async fn left_alone(stage: &Stage<'_>, job: &str, old: &EtcdCluster, said: &str)
     assert_eq!(stage.suspended().await, Some(false), "{job}");
 }
 
-async fn restored(stage: &Stage<'_>, job: &str, old: &EtcdCluster) {
-    let status = stage.end(job).await;
-    assert_eq!(told(&status).0, "Succeeded", "{job}: {status:?}");
-    assert_ne!(stage.ready_cluster().await.uid(), old.uid(), "{job}");
-    assert_eq!(stage.is_old().await, Ok(true), "{job}");
-    assert_eq!(stage.suspended().await, Some(false), "{job}");
-}
-
 async fn rolled_back(stage: &Stage<'_>, job: &str, old: &EtcdCluster, said: &str) {
     let status = stage.end(job).await;
     let (phase, message) = told(&status);
@@ -104,7 +96,7 @@ async fn what_is_wrong_before_the_deletion_leaves_the_cluster_alone() {
 
     // Once all is well again, the very same Backup restores.
     stage.ask("well", &json!({})).await;
-    restored(&stage, "well", &old).await;
+    stage.restored("well", &old).await;
 }
 
 /// R5, R10, R15: the Backup deleted, its object deleted after the rehearsal's inputs were read, the release resumed by
@@ -132,7 +124,7 @@ async fn what_happens_beside_a_restore_does_not_disturb_it() {
         .patch("etcd", &PatchParams::default(), &Patch::Merge(resume))
         .await
         .unwrap();
-    restored(&stage, "first", &old).await;
+    stage.restored("first", &old).await;
     if denied.is_ok() {
         let status = stage.end("second").await;
         assert!(told(&status).1.contains("first"), "{status:?}");
@@ -144,7 +136,7 @@ async fn what_happens_beside_a_restore_does_not_disturb_it() {
     let old = stage.ready_cluster().await;
     stage.write_later().await;
     stage.ask("again", &json!({})).await;
-    restored(&stage, "again", &old).await;
+    stage.restored("again", &old).await;
 }
 
 /// R2, R7: the new cluster deleted, the target version's image gone, and time that runs out put the old data back.
@@ -230,7 +222,7 @@ async fn what_is_edited_in_the_middle_is_kept_refused_or_of_no_account() {
     stage.ask("strategy", &json!({})).await;
     reaches(&stage, "strategy", "Validated").await;
     strategies.patch(&stage.namespace, &merge, &edit("elsewhere")).await.unwrap();
-    restored(&stage, "strategy", &old).await;
+    stage.restored("strategy", &old).await;
     strategies.patch(&stage.namespace, &merge, &edit(&good.bucket)).await.unwrap();
 
     stage.write_later().await;
@@ -265,7 +257,7 @@ async fn what_is_edited_in_the_middle_is_kept_refused_or_of_no_account() {
     let denied = somebody(&stage).await.patch("etcd", &merge, &edit).await.unwrap_err().to_string();
     plane.kubelet.offer_image(&image);
     assert!(denied.contains("late"), "{denied}");
-    restored(&stage, "late", &old).await;
+    stage.restored("late", &old).await;
 }
 
 /// The clusters in the hands of somebody who may do anything and is not us.
@@ -297,7 +289,7 @@ async fn a_pod_on_a_lost_node_is_named() {
     plane.kubelet.set_node_ready(true).await;
     let free = json!({"metadata": {"finalizers": null}});
     pods.patch(&pod, &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
-    restored(&stage, "lost", &old).await;
+    stage.restored("lost", &old).await;
 }
 
 /// R10: an empty cluster that something renders past the guard in the middle of a restore is deleted, and the restored one
@@ -325,7 +317,7 @@ async fn an_empty_cluster_that_is_rendered_meanwhile_makes_room() {
     }
     plane.release_lease().await;
     let _serve = plane.serve(&[]).await;
-    restored(&stage, "r", &old).await;
+    stage.restored("r", &old).await;
 }
 
 /// A whole, sound snapshot of what is there now.
@@ -415,7 +407,7 @@ async fn what_is_stuck_is_named_and_waited_for() {
     assert!(stage.restores().get("held").await.unwrap().status.unwrap().completed_at.is_none());
     let free = json!({"metadata": {"finalizers": null}});
     pods.patch(&pod, &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
-    restored(&stage, "held", &old).await;
+    stage.restored("held", &old).await;
 }
 
 /// A quorum-less source: the only member's etcd is dead. Nothing can be snapshot, all volumes are kept, and it restores.
@@ -435,14 +427,14 @@ async fn a_cluster_without_a_quorum_and_one_that_is_missing_are_restored() {
     })
     .await;
     stage.ask("dead", &json!({})).await;
-    restored(&stage, "dead", &old).await;
+    stage.restored("dead", &old).await;
 
     // The object itself is gone: an earlier restore remembers it.
     let old = stage.ready_cluster().await;
     stage.clusters().delete("etcd", &DeleteParams::foreground()).await.unwrap();
     stage.gone(&old).await;
     stage.ask("missing", &json!({})).await;
-    restored(&stage, "missing", &old).await;
+    stage.restored("missing", &old).await;
     let members: Api<EtcdMember> = Api::namespaced(stage.client.clone(), &stage.namespace);
     assert_eq!(members.list(&ListParams::default()).await.unwrap().items.len(), 1);
 }
@@ -454,7 +446,7 @@ async fn a_kept_volume_goes_when_its_time_is_over() {
     let serve = plane.serve(&[]).await;
     let (stage, old) = ready(&plane).await;
     stage.ask("r", &json!({"keepOldVolume": "1s", "safetySnapshot": "Never"})).await;
-    restored(&stage, "r", &old).await;
+    stage.restored("r", &old).await;
     let kept = ListParams::default().labels("etcd-warden.io/restore-job-uid");
     let found: Vec<PersistentVolumeClaim> = stage.claims().list(&kept).await.unwrap().items;
     assert_eq!(found.len(), 1);
@@ -483,7 +475,7 @@ async fn an_end_that_another_program_writes_in_mid_restore_ends_nothing() {
     stage.restores().patch_status("r", &PatchParams::default(), &Patch::Merge(failed)).await.unwrap();
     let ended = |status: &RestoreJobStatus| told(status).0 == "Succeeded";
     stage.wait("r", "goes on to its own end", ended).await;
-    restored(&stage, "r", &old).await;
+    stage.restored("r", &old).await;
 }
 
 /// Neither a volume that cannot be deleted nor records of a newer version hold up what else was left behind.

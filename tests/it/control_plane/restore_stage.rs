@@ -213,6 +213,17 @@ impl<'a> Stage<'a> {
         self.wait(name, "ends", |status| status.completed_at.is_some()).await
     }
 
+    /// Waits for its success: another cluster with what was backed up, and the release as it was found.
+    pub async fn restored(&self, name: &str, old: &EtcdCluster) -> EtcdCluster {
+        let status = self.end(name).await;
+        assert_eq!(status.phase.as_deref(), Some("Succeeded"), "{name}: {status:?}");
+        let new = self.ready_cluster().await;
+        assert_ne!(new.uid(), old.uid(), "{name}");
+        assert_eq!(self.is_old().await, Ok(true), "{name}");
+        assert_eq!(self.suspended().await, Some(false), "{name}");
+        new
+    }
+
     /// Waits until the old cluster is gone, which no restore survives by itself.
     pub async fn gone(&self, old: &EtcdCluster) {
         wait_for("the old EtcdCluster to be gone", WITHIN, async || match self.clusters().get_opt("etcd").await {

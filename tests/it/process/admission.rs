@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::HOUSE;
 use crate::bed::pki::{Authority, Pair};
 use crate::bed::{Warden, use_ring, wait_for};
 
@@ -286,28 +287,11 @@ async fn a_check_without_a_cluster_knows_the_objects_that_it_was_given() {
     assert_eq!(body, "ok\n");
 }
 
-const LIMIT: &str = "apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: house.example}
-spec:
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints:
-    resourceRules:
-      - {apiGroups: [etcd-operator.cozystack.io], apiVersions: ['*'], operations: [CREATE], resources: [etcdclusters]}
-  validations:
-    - {expression: object.spec.replicas <= int(params.data.members), message: 'spec.replicas: too many for this house'}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: house.example}
-spec: {policyName: house.example, validationActions: [Deny], paramRef: {name: house, namespace: a, parameterNotFoundAction: Deny}}
-";
-
 #[tokio::test]
 async fn policies_without_a_cluster_take_parameters_from_the_context() {
     let folder = tempfile::tempdir().unwrap();
     let policies = folder.path().join("policies.yaml");
-    std::fs::write(&policies, LIMIT).unwrap();
+    std::fs::write(&policies, HOUSE).unwrap();
     let context = folder.path().join("context.yaml");
     let house = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: house, namespace: a}\ndata: {members: '1'}\n";
     std::fs::write(&context, house).unwrap();

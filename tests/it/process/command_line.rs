@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use super::HOUSE;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_etcd-warden");
 
 /// How the program ended: exit code, standard output, standard error.
@@ -288,22 +290,6 @@ fn check_knows_who_asks_and_what_is_deleted() {
     assert!(out.contains("Warn: RestoreJob"), "{out}");
 }
 
-const HOUSE: &str = "apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: house.example}
-spec:
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints:
-    resourceRules:
-      - {apiGroups: [etcd-operator.cozystack.io], apiVersions: ['*'], operations: [CREATE], resources: [etcdclusters]}
-  validations:
-    - {expression: object.spec.replicas <= int(params.data.members), message: 'spec.replicas: too many for this house'}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: house.example}
-spec: {policyName: house.example, validationActions: [Deny], paramRef: {name: house, namespace: a, parameterNotFoundAction: Deny}}
-";
 const CASES: &str = "case: three
 object: {apiVersion: etcd-operator.cozystack.io/v1alpha2, kind: EtcdCluster, metadata: {name: x, namespace: a}, spec: {version: 3.6.1, replicas: 3}}
 findings: [{policy: house.example, field: spec.replicas, action: Deny}]

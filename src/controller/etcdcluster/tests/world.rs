@@ -77,8 +77,9 @@ impl World {
             cluster_domain: "cluster.local".to_owned(),
         };
         if wants_etcd(&seen) {
-            seen.etcd =
-                Asked::Answered(Etcd { cluster_id: 0xabc, members: self.listed.clone(), auth_is_on: self.auth_is_on });
+            let locked = self.auth_is_on && !shape::wants_auth(&self.cluster);
+            let (auth_is_on, members) = (self.auth_is_on, self.listed.clone());
+            seen.etcd = Asked::Answered(Etcd { cluster_id: 0xabc, members, auth_is_on, locked });
         }
         seen
     }

@@ -88,7 +88,7 @@ pub(super) fn unless_over(seen: &Observed, now: Timestamp, plan: Plan, state: &s
 pub(super) fn failed(seen: &Observed, why: String) -> Plan {
     let plan = Plan::wait(reason::ROLLING_BACK, why.clone(), LOOK_AGAIN);
     // To go on is no way out here: without old data a person has to decide.
-    let wished = seen.facts.attempt() == 0 && unwanted(&seen.job).is_some() && matches!(old_data(seen), Ok(Some(_)));
+    let wished = seen.facts.attempt() == 0 && unwanted(&seen.job).is_some() && !matches!(old_data(seen), Ok(None));
     give_up(seen, plan, if wished { Ending::Wish(why) } else { Ending::Failure(why) })
 }
 

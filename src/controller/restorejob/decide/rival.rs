@@ -30,7 +30,11 @@ pub(super) fn rival(seen: &Observed) -> Option<Rival> {
     };
     let known: Vec<String> = others.iter().chain([&seen.job]).map(restore_uid).collect();
     if let Some(uid) = open.iter().find(|uid| !known.contains(uid)) {
-        let why = format!("a restore whose RestoreJob (UID {uid}) was deleted by force is brought to an end first");
+        let why = format!(
+            "a restore whose RestoreJob (UID {uid}) was deleted by force is brought to an end first; should it not end, \
+                           look at its records: kubectl get controllerrevisions -l {}={uid}",
+            warden::RESTORE_JOB_UID
+        );
         return Some(Rival::Waits(why));
     }
     let age = |job: &RestoreJob| (job.metadata.creation_timestamp.clone().map(|time| time.0), job.uid());

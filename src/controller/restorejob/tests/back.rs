@@ -119,6 +119,21 @@ fn what_cannot_be_read_is_not_taken_for_gone() {
     }
 }
 
+/// The same where the restore has failed, and a failure alone would be left to a person.
+#[test]
+fn an_abort_that_meets_an_api_without_answers_is_neither_blocked_nor_lost() {
+    let mut world = World::with(json!({"onFailure": "Hold"}));
+    world.turns.insert(0, Turn::Hopeless);
+    world.run_until("created");
+    world.job.annotations_mut().insert(warden::ABORT.to_owned(), "true".to_owned());
+    world.unreadable.insert("volumes");
+    let plan = world.run_for(5);
+    assert!(matches!(&plan.verdict, Verdict::Waiting { reason, .. } if *reason == reason::API_UNAVAILABLE), "{plan:?}");
+    world.unreadable.clear();
+    world.run(never);
+    assert_eq!((world.phase(), world.uid()), ("Failed", "new1"));
+}
+
 #[test]
 fn an_old_cluster_that_stands_outlives_a_rollback_to_anything_else() {
     let mut world = World::new();
