@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::bed::tools::tool;
+use crate::bed::tools::{tool, tree};
 use crate::bed::warden::install_crds;
 use crate::bed::{ControlPlane, Warden, wait_for};
 
@@ -150,4 +150,32 @@ async fn several_faults_of_one_object_are_all_in_what_kubectl_prints() {
     assert!(taken && !said.contains("Warning"), "{said}");
     let stored: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(stored["spec"], class["spec"]);
+}
+
+/// Right after an installation the API server refuses every EtcdCluster, until it has found the kind that the guard's
+/// policy asks about: whoever waits for us to be ready does not meet that.
+#[tokio::test]
+async fn once_we_are_ready_the_guards_policy_is_understood() {
+    let bed = ControlPlane::start(crate::bed::control_plane::Options::default()).await;
+    // The policy first: so the API server looks for the kind before it is there, and again only half a minute later.
+    let guard = std::fs::read_to_string(tree().join("policies/guard/etcdcluster.yaml")).unwrap();
+    bed.apply("", &guard).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    install_crds(&bed).await;
+    let namespace = bed.namespace("guarded").await;
+    let cluster = json!({"apiVersion": "etcd-operator.cozystack.io/v1alpha2", "kind": "EtcdCluster",
+        "metadata": {"name": "c", "namespace": namespace}, "spec": {"version": "3.6.0", "replicas": 1}});
+    wait_for("the API server to know of the policy", Duration::from_secs(20), async || {
+        let (_, said) = create(&bed, &cluster, &["--dry-run=server"]);
+        if said.contains("paramKind") { Ok(()) } else { Err(said) }
+    })
+    .await;
+    let warden = Warden::start(&bed, &[]).await;
+    wait_for("etcd-warden to be ready", Duration::from_secs(70), async || match warden.admin("/readyz").await? {
+        (200, _) => Ok(()),
+        (_, why) => Err(why),
+    })
+    .await;
+    let (taken, said) = create(&bed, &cluster, &[]);
+    assert!(taken, "{said}");
 }
