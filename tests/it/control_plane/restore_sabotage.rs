@@ -450,7 +450,8 @@ async fn a_kept_volume_goes_when_its_time_is_over() {
     let kept = ListParams::default().labels("etcd-warden.io/restore-job-uid");
     let found: Vec<PersistentVolumeClaim> = stage.claims().list(&kept).await.unwrap().items;
     assert_eq!(found.len(), 1);
-    // A leader that begins sweeps at once.
+    // Its time is over, and a leader that begins sweeps at once.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     serve.process.kill().await;
     plane.release_lease().await;
     let _serve = plane.serve(&[]).await;
